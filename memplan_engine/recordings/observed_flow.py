@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from memplan_engine.graph import Source
 from memplan_engine.problem import Ints
+from memplan_engine.scope import Scope
 
 BEFORE, HELD = -1, -1
 """In place of the op that made a storage: none, it was there before the run. In place of the op after which
@@ -109,6 +110,11 @@ class Flow:
     scratch: Ints | None = None
     calibration: str = ""
     waits: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def scope(self) -> Scope:
+        """What the figures of the run count."""
+        return Scope.PREDICTED if self.scratch is None else Scope.PREDICTED_WITH_KERNELS
 
     def source_of(self, op: int) -> Source | None:
         """The line of the user's code that `op` comes from."""

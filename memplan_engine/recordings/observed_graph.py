@@ -32,7 +32,6 @@ from memplan_engine.recordings.observed_flow import (
     devices_of,
     fullest_device,
 )
-from memplan_engine.scope import Scope
 
 AGAIN = "recompute."
 """How the name of an op begins that runs an op of the forward pass again; the rest is that op's name."""
@@ -96,7 +95,7 @@ def observation_graph(observation: Observation, device: int | None = None) -> Gr
         in_order["inputs"],
         in_order["outputs"],
         in_order["constants"],
-        scope=Scope.PREDICTED if flow.scratch is None else Scope.PREDICTED_WITH_KERNELS,
+        scope=flow.scope,
     )
     return check_graph(graph, observation.name)
 

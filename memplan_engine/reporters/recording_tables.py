@@ -279,7 +279,7 @@ def _predicted(observation: Observation) -> dict[str, Any]:
     assert flow is not None
     fullest = fullest_device(flow)
     return {
-        **scope_summary(Scope.PREDICTED if flow.scratch is None else Scope.PREDICTED_WITH_KERNELS),
+        **scope_summary(flow.scope),
         "device": fullest,
         **_on_device(observation, flow, fullest),
         "devices": [{"device": each, **_on_device(observation, flow, each)} for each in devices_of(flow)],

@@ -229,6 +229,8 @@ def counted_sentence(run: RunFile) -> str:
     graph allocated …"."""
     if not run.predicted:
         return scope_words(Scope.EAGER)
+    if run.curves.keys() == {"predicted"}:
+        return scope_words(Scope(run.scope))
     return f"predicted: {scope_words(Scope(run.scope))}; measured: {RUN_OF_GRAPH}"
 
 

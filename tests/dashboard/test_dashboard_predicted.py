@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 from memplan_dashboard.session import state  # noqa: E402
 
 from memplan_engine import observe_fake, write_observation  # noqa: E402
+from memplan_engine.formats.memplan_json.observation_file import load_observation  # noqa: E402
 from memplan_engine.scope import Scope  # noqa: E402
 from memplan_engine.units import format_bytes  # noqa: E402
 from tests.support.apptest import check, figure, open_app, said, widget  # noqa: E402
@@ -72,3 +73,19 @@ def test_the_card_is_chosen(tmp_path, monkeypatch):
     chosen.set_value("device=0")
     check(app.run())
     assert figure(app, "Arena") == format_bytes(2 << 20)
+
+
+def test_run_shows_a_prediction_as_one(runs, monkeypatch):
+    """With what kernels take, as on Inspect; it was shown as a measured run without it."""
+    _, calibrated = runs
+    scratch = np.array([0, 4096, 0])
+    seen = load_observation(calibrated)
+    write_observation(replace(seen, flow=replace(seen.flow, scratch=scratch)), calibrated)
+    given(monkeypatch, *runs)
+    app = open_app("run", run="file:plain.json")
+    assert [(each.label, each.value) for each in app.metric] == [("Predicted peak", "512 B")]
+    assert "eager, predicted: nothing was run" in " ".join(said(app.markdown))
+    assert [each for each in said(app.caption) if each.startswith("Counted: eager, predicted: ")]
+    app = open_app("run", run="file:calibrated.json")
+    assert [(each.label, each.value) for each in app.metric] == [("Predicted peak", "4.25 KiB")]
+    assert app.dataframe[0].value["kernel scratch, bytes"].tolist() == [4096]

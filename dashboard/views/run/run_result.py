@@ -57,7 +57,12 @@ def _verdicts(run: RunFile) -> None:
             icon = ":material/swap_vert:"
             st.badge(plain(order_sentence(run.order)), icon=icon, color="green" if best else "gray")
         if run.plan is None and run.curves:
-            st.badge("an observation: nothing was predicted", icon=":material/visibility:", color="gray")
+            told = (
+                "eager, predicted: nothing was run"
+                if run.predicted
+                else "an observation: nothing was predicted"
+            )
+            st.badge(told, icon=":material/visibility:", color="gray")
         if run.training:
             st.badge("training mode", color="gray")
         if run.functional:
@@ -111,7 +116,7 @@ def _tabs(run: RunFile) -> None:
         slab = run.slab
         parts["In the slab"] = lambda: _ways(slab)
         parts["Left out"] = lambda: _left(slab)
-    if "allocator" in run.curves:
+    if "allocator" in run.curves or (run.temporaries and not run.dispatch):
         parts["Temporaries"] = lambda: _temporaries(run)
     if run.profile:
         profile = run.profile
@@ -188,7 +193,7 @@ def _temporaries(run: RunFile) -> None:
     show_table(rows, whole("kernel scratch, bytes", "temporaries, bytes", "total, bytes"))
     st.caption(
         "Memory that an op uses while it runs and frees before it ends. Temporaries of the operators "
-        "inside it are predicted; kernel scratch is known only from a run."
+        "inside it are predicted; kernel scratch is known only from a run or a calibration."
     )
 
 

@@ -10,6 +10,7 @@ from memplan_engine.formats.importer import says_format
 from memplan_engine.formats.memplan_json.observation_file import is_observation, load_observation
 from memplan_engine.formats.read_limits import read_text
 from memplan_engine.recordings.observation import CPU, Level, LiveBytes, Observation, observed_live
+from memplan_engine.recordings.observed_flow import Flow, flow_live
 from memplan_engine.system import write_atomically
 
 if TYPE_CHECKING:
@@ -73,10 +74,13 @@ def load_runs(path: Path | str) -> dict[int, RunFile]:
 
 def run_of_observation(observation: Observation, device: int) -> RunFile:
     """What was measured in `observation` on one device, as a run of which nothing was predicted; a level at
-    which nothing happened there has no curve."""
+    which nothing happened there has no curve. What was predicted on fake tensors is a run of which nothing
+    was measured."""
     from memplan_engine.formats.memplan_json.run_format import RunFile, TakerEntry
 
     ops = observation.ops
+    if observation.flow is not None:
+        return _predicted_run(observation, observation.flow, device)
     levels = [
         level
         for level in observation.levels
@@ -105,6 +109,28 @@ def run_of_observation(observation: Observation, device: int) -> RunFile:
         kinds=ops.kinds,
         temporaries=tuple(sorted(takers, key=lambda taker: -taker.bytes)),
         **curves,
+    )
+
+
+def _predicted_run(observation: Observation, flow: Flow, device: int) -> RunFile:
+    from memplan_engine.formats.memplan_json.run_format import RunFile, TakerEntry
+
+    ops = observation.ops
+    scratch = [0] * len(ops) if flow.scratch is None else flow.scratch.tolist()
+    takers = [
+        TakerEntry(op=op, kind=kind, bytes=nbytes)
+        for op, kind, nbytes in zip(ops.names, ops.kinds, scratch, strict=True)
+        if nbytes > 0
+    ]
+    return RunFile(
+        format="memplan/run",
+        version=1,
+        name=observation.name,
+        scope=flow.scope.value,
+        ops=ops.names,
+        kinds=ops.kinds,
+        predicted=tuple(flow_live(flow, device).tolist()),
+        temporaries=tuple(sorted(takers, key=lambda taker: -taker.bytes)),
     )
 
 

@@ -130,7 +130,8 @@ class OrderEntry(Strict):
 class RunFile(Strict):
     """A file in the format memplan/run, version 1. Of each op, in order, the most live bytes during it:
     `predicted`, and measured at the levels `dispatch` and `allocator`; () for what is not known. `scope` says
-    what `predicted` counts ("eager" where nothing is predicted); what is measured is of scope "eager"."""
+    what `predicted` counts ("eager" where nothing is predicted); what is measured is of scope "eager". An
+    observation of a predicted run has no other curve."""
 
     format: Literal["memplan/run"]
     version: Literal[1]
