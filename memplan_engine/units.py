@@ -55,6 +55,7 @@ def parse_bytes(text: str, source: str = "size") -> int:
     """ "1048576", "512KiB", "1.5 GiB", "100MB" → bytes: KiB is 1,024 of them, kB 1,000. Raises InputError
     naming `source` for what is no whole number of bytes below 2^63."""
     match = _SIZE.fullmatch(text.strip())
+    expected = f"bytes below 2^63, or {UNITS_TAKEN}"
     unit = (match["unit"] or "b").lower() if match else ""
     if match and unit in _FACTORS:
         # Exactly, and not by way of a float: 2^63 - 1 is a size, too.
@@ -64,8 +65,10 @@ def parse_bytes(text: str, source: str = "size") -> int:
         scaled, remainder = divmod(int(whole + decimals) * _FACTORS[unit], one)
         if not remainder and scaled < 2**63:
             return scaled
+        if remainder:
+            expected = "a whole number of bytes, as 1.5GiB is"
     shown = repr(text if len(text) <= 40 else f"{text[:39]}…")
-    raise InputError(source, "", shown, f"bytes below 2^63, or {UNITS_TAKEN}")
+    raise InputError(source, "", shown, expected)
 
 
 def count_of(number: int, noun: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memplan_engine.errors import InputError, MissingDependencyError, one_line
-from memplan_engine.units import format_bytes, format_percent
+from memplan_engine.units import format_bytes, format_percent, parse_bytes
 
 
 @pytest.mark.parametrize(
@@ -67,3 +67,8 @@ def test_what_files_say_stays_on_one_line_and_cannot_reach_the_terminal():
 def test_a_missing_package_comes_with_the_command_that_installs_it():
     message = str(MissingDependencyError("torch", "torch", "capturing a model"))
     assert message == "capturing a model needs torch: pip install 'memplan[torch]'"
+
+
+def test_a_part_of_a_byte_is_refused_as_such() -> None:
+    with pytest.raises(InputError, match=r"headroom: found '21.17GiB', expected a whole number of bytes"):
+        parse_bytes("21.17GiB", "headroom")
