@@ -112,6 +112,11 @@ print("PEAK", json.dumps([mode.peak, kept[-1]]))
         ("import torch\nif torch.rand(2).sum() > 1: pass\n", "train.py:2, which is not known"),
         ("import torch\ntorch.rand(4)[torch.rand(4) > 0.5]\n", "depends on values.*train.py:2"),
         ("def f(:\n", "SyntaxError"),
+        (
+            "import threading, torch\ndef work():\n    torch.nn.Linear(3, 3)(torch.rand(2, 3))\n"
+            "thread = threading.Thread(target=work)\nthread.start()\nthread.join()\n",
+            "a thread that works on tensors at .*train.py:3",
+        ),
     ],
 )  # fmt: skip
 def test_scripts_that_cannot_be_recorded_are_one_line(tmp_path: Path, text: str, message: str) -> None:
@@ -249,3 +254,51 @@ assert asked(torch.rand(3))
 """
     seen = observe_script(script(tmp_path, text), [])
     assert observed_peak(seen)[0] == 2 * 8 * 2 * 5
+
+
+def test_batches_of_a_pool_of_threads_are_seen(tmp_path: Path) -> None:
+    """All three are there in the first step, the last alone in the third."""
+    text = """
+import torch
+from concurrent.futures import ThreadPoolExecutor
+model = torch.nn.Linear(64, 64)
+optimizer = torch.optim.SGD(model.parameters())
+with ThreadPoolExecutor(2) as pool:
+    for x in pool.map(lambda seed: torch.rand(32, 64), range(3)):
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+"""
+    flow = observe_script(script(tmp_path, text)).flow
+    assert flow is not None
+    first, second, third = flow.step_peaks
+    assert first - second == second - third == 4 * 32 * 64
+
+
+def test_weights_that_safetensors_loads_are_those_of_the_model(tmp_path: Path) -> None:
+    """By transformers in threads; such a script was refused with words about a field of the observation."""
+    import transformers
+
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32, "num_hidden_layers": 2}
+    config = transformers.LlamaConfig(vocab_size=50, max_position_embeddings=32, **sizes)
+    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path / "tiny")
+    text = """
+import sys
+import torch
+import transformers
+kind, folder = transformers.LlamaForCausalLM, sys.argv[1]
+model = kind.from_pretrained(folder) if LOADED else kind(transformers.LlamaConfig.from_pretrained(folder))
+optimizer = torch.optim.AdamW(model.train().parameters())
+for step in range(3):
+    ids = torch.randint(0, 50, (2, 8))
+    model(input_ids=ids, labels=ids).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+    seen = []
+    for loaded in ("True", "False"):
+        path = script(tmp_path, text.replace("LOADED", loaded))
+        flow = observe_script(path, [str(tmp_path / "tiny")]).flow
+        assert flow is not None
+        seen.append((flow.step_peaks[1:], state_bytes(flow)))
+    assert seen[0] == seen[1]

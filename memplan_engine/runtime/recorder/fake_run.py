@@ -35,6 +35,7 @@ from memplan_engine.runtime.recorder.op_recorder import (
     taken_for_plain,
     weights_of_all_modules,
 )
+from memplan_engine.runtime.recorder.own_process import in_own_thread
 from memplan_engine.torch_capture.capture_module import as_given, tracing
 from memplan_engine.torch_capture.torch_exporting import as_fused
 from memplan_engine.torch_capture.torch_fake import RECORDED, FakeTwins, fake_mode, patched
@@ -200,6 +201,7 @@ def _faking(label: str, expected: str) -> Iterator[FakeTwins]:
         as_fused(),
         taken_for_plain(),
         alone,
+        in_own_thread(label),
         swapping(),
         patched(
             (FakeTensorMode, "create_symbolic_nested_int", partial(_no_nested, label)),

@@ -1,6 +1,7 @@
 """A predicted run in a process that is thrown away after it: what believes in a card goes on doing so.
 
-It is forked: a model that is there already cannot be sent in general.
+It is forked: a model that is there already cannot be sent in general. Within it is one thread: modes of torch
+are those of one, and so is what is recorded.
 """
 
 from __future__ import annotations
@@ -10,9 +11,13 @@ import json
 import os
 import signal
 import sys
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,9 +26,13 @@ from memplan_engine.formats.memplan_json.observation_file import load_observatio
 from memplan_engine.recordings.observation import Observation
 from memplan_engine.runtime.scratch import scratch_folder
 from memplan_engine.system import end_with_parent
+from memplan_engine.torch_capture.torch_fake import patched
+from memplan_engine.torch_capture.torch_storages import OperatorMode
+from memplan_engine.torch_capture.training.torch_origins import who_asks
 
 RUN, ERROR, SAID = "run.json", "error.json", "said.txt"
 PARTS = ("source", "place", "found", "expected")
+ONE_THREAD = "tensors in the thread that is recorded, or in a ThreadPoolExecutor"
 
 
 def observed_apart(observe: Callable[[], Observation], name: str) -> Observation:
@@ -101,3 +110,55 @@ def answer(folder: Path, code: int, name: str) -> Observation:
         last = (text.strip().splitlines() or ["no message"])[-1]
         raise MemplanError(f"{name}: the process ended with code {code}: {last}")
     return load_observation(folder / RUN)
+
+
+class _Elsewhere(OperatorMode):  # type: ignore[no-untyped-call]
+    """Notes where another thread begins to work on tensors."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__()
+        self.lines = lines
+
+    def operate(self, operator: Any, args: Any, kwargs: Any) -> Any:
+        if not self.lines:
+            self.lines.append(who_asks())
+        return operator(*args, **kwargs)
+
+
+@contextmanager
+def in_own_thread(label: str) -> Iterator[None]:
+    """With the work of a ThreadPoolExecutor done where it is submitted, as if it was always through before
+    anyone asks. Threads that are started otherwise run as ever.
+
+    Raises
+    ------
+    InputError: tensors that such a thread has worked on, which nobody has seen.
+    """
+    lines: list[str] = []
+    own = threading.get_ident()
+    start, submit = threading.Thread.start, ThreadPoolExecutor.submit
+
+    def started(thread: threading.Thread) -> None:
+        run = thread.run
+
+        def watched() -> None:
+            with _Elsewhere(lines):
+                run()
+
+        thread.run = watched  # type: ignore[method-assign]
+        start(thread)
+
+    def submitted(pool: Any, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        if threading.get_ident() != own:
+            return submit(pool, call, *args, **kwargs)
+        future: Future[Any] = Future()
+        try:
+            future.set_result(call(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    with patched((threading.Thread, "start", started), (ThreadPoolExecutor, "submit", submitted)):
+        yield
+    if lines:
+        raise InputError(label, "", f"a thread that works on tensors {lines[0]}", ONE_THREAD)

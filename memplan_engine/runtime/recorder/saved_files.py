@@ -21,7 +21,7 @@ def keeping_checkpoints() -> Iterator[None]:
     """With `torch.save` of fake tensors noting what was saved where, and `torch.load` giving new ones like
     them; other files are read as ever."""
     saved: dict[str, Any] = {}
-    write, read = torch.save, torch.load
+    write, read, make = torch.save, torch.load, torch.asarray
 
     def save(value: Any, file: Any, *args: Any, **kwargs: Any) -> None:
         leaves, form = pytree.tree_flatten(value)
@@ -44,7 +44,15 @@ def keeping_checkpoints() -> Iterator[None]:
         ]
         return pytree.tree_unflatten(leaves, form)
 
-    with patched((torch, "save", save), (torch, "load", load)):
+    def as_array(value: Any, *args: Any, **kwargs: Any) -> Any:
+        # What safetensors makes a tensor of is a part of a file, of which fake tensors cannot tell the shape.
+        if not isinstance(value, torch.UntypedStorage):
+            return make(value, *args, **kwargs)
+        with unset_fake_temporarily(), _disable_current_modes():
+            form = make(value, *args, **kwargs).to("meta")
+        return torch.empty_like(form, device="cpu")
+
+    with patched((torch, "save", save), (torch, "load", load), (torch, "asarray", as_array)):
         yield
 
 
