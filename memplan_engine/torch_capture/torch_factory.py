@@ -172,15 +172,20 @@ def build_factory(spec: str, *, seed: int = 0, weights: bool = True) -> Built:
     with _current_folder_on_path():
         factory = _find(spec)
         torch.manual_seed(seed)
+        why = ""
         if not weights:
             try:
                 with _without_weights():
                     return _unpack(spec, factory())
             except Exception as error:
-                log.warning("factory %s fails without weights (%s): building real ones", spec, brief(error))
+                why = brief(error)
         _check_weights(spec, factory)
         torch.manual_seed(seed)
-        return _unpack(spec, _call(spec, factory))
+        built = _unpack(spec, _call(spec, factory))
+        if why:
+            # Said now: a factory that fails with weights, too, is one line.
+            log.warning("factory %s fails without weights (%s): real ones were built", spec, why)
+        return built
 
 
 @contextmanager

@@ -298,9 +298,30 @@ def _as_viewed(target: Any, value: Any, arguments: Arguments) -> Any:
     return value if strides == value.stride() else value.as_strided(value.shape, strides)
 
 
-def _apart(target: Any, value: Any, arguments: Arguments) -> Any:
-    """The gradients of both biases (outputs 3 and 4) are tensors of their own."""
-    return (*value[:4], value[4].new_empty(value[4].shape), *value[5:])
+def _lstm_gradients(target: Any, value: Any, arguments: Arguments) -> Any:
+    """The gradients of both biases (outputs 3 and 4) are tensors of their own. oneDNN makes all gradients in
+    float32, whatever type the layer has."""
+    import torch
+
+    apart = (*value[:4], value[4].new_empty(value[4].shape), *value[5:])
+    return tuple(_typed(each, torch.float32) for each in apart)
+
+
+def _group_norm_gradients(target: Any, value: Any, arguments: Arguments) -> Any:
+    """Each has the type of what it is the gradient of: under autocast weights have another one."""
+    of = (arguments["input"], arguments["weight"], arguments["weight"])
+    return tuple(
+        each if each is None or owner is None else _typed(each, owner.dtype)
+        for each, owner in zip(value, of, strict=True)
+    )
+
+
+def _weight_norm(target: Any, value: Any, arguments: Arguments) -> Any:
+    """Norms of weights in half precision (output 1) are in float32."""
+    import torch
+
+    half = arguments["v"].dtype in (torch.float16, torch.bfloat16)
+    return value[0], _typed(value[1], torch.float32) if half else value[1]
 
 
 KERNELS: dict[str, Callable[[Any, Any, Arguments], Any]] = {
@@ -332,7 +353,9 @@ KERNELS: dict[str, Callable[[Any, Any, Arguments], Any]] = {
     "aten::roll": _rolled,
     "aten::native_layer_norm_backward": _dense_gradient,
     "aten::col2im": _col2im,
-    "aten::mkldnn_rnn_layer_backward": _apart,
+    "aten::native_group_norm_backward": _group_norm_gradients,
+    "aten::mkldnn_rnn_layer_backward": _lstm_gradients,
+    "aten::_weight_norm_interface": _weight_norm,
     **dict.fromkeys(("aten::view", "aten::reshape", "aten::flatten", "aten::unflatten"), _as_viewed),
     **dict.fromkeys(
         ("aten::slice_scatter", "aten::select_scatter", "aten::diagonal_scatter"), _copied_storage

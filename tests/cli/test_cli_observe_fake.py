@@ -54,6 +54,9 @@ def logs():
 
 def branches():
     return Branches(), (torch.ones(32, 8),)
+
+def fails():
+    raise ValueError("no such file")
 """
 
 
@@ -124,3 +127,12 @@ def test_a_branch_on_data_is_one_line_that_names_it(observe: Any) -> None:
     assert (code, out) == (2, "")
     assert "at models.py:22" in err
     assert len(err.splitlines()) == 1
+
+
+def test_a_factory_that_fails_with_weights_too_is_one_line(observe: Any) -> None:
+    code, out, err = observe("models.py:fails", "--fake")
+    assert (code, out) == (2, "")
+    assert (
+        err
+        == "memplan: factory models.py:fails: found ValueError: no such file, expected a factory that runs\n"
+    )

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.utils.parametrizations import weight_norm
 
 from memplan_engine import observe_fake, observe_model, observed_live, observed_peak
 from memplan_engine.recordings.observation import Observation
@@ -75,8 +76,22 @@ CASES: dict[str, Callable[[], nn.Module]] = {
     "encoder layer": lambda: nn.TransformerEncoderLayer(16, 2, 32, batch_first=True),
     "multi-head attention": lambda: Triple(),
     "layer norm": Turned,
+    "lstm in bfloat16": lambda: First(nn.LSTM(16, 8, batch_first=True)).bfloat16(),
+    "lstm in float16": lambda: First(nn.LSTM(16, 8, batch_first=True)).half(),
+    "group norm, autocast": lambda: Cast(nn.Linear(16, 12), nn.GroupNorm(3, 12)),
+    "weight norm, float16": lambda: weight_norm(nn.Linear(16, 4)).half(),
     "bf16": lambda: nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 4)).bfloat16(),
 }
+
+
+class Cast(nn.Sequential):
+    """Layers whose operators run in bfloat16 on weights in float32."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            for layer in self:
+                x = layer(x)
+            return x
 
 
 class Triple(nn.Module):

@@ -200,7 +200,8 @@ def _taken_by_onednn(
     supported: dict[torch.dtype, bool] = {
         torch.float32: True,
         torch.bfloat16: torch.ops.mkldnn._is_mkldnn_bf16_supported(),
-        torch.float16: torch.ops.mkldnn._is_mkldnn_fp16_supported(),
+        # It has no backward pass for float16.
+        torch.float16: not torch.is_grad_enabled() and torch.ops.mkldnn._is_mkldnn_fp16_supported(),
     }
     return supported.get(data.dtype, False)
 
