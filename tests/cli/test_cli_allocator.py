@@ -33,7 +33,7 @@ def test_three_answers_and_what_else_was_tried(memplan):
         (("--capacity", "many"), "--capacity"),
         (("--headroom", "-1"), "--headroom"),
         (("-o", "plan.txt"), "plan.txt"),
-        (("--index", "7"), "device: found 7"),
+        (("--card", "7"), "device: found 7"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(memplan, arguments, says):

@@ -188,7 +188,7 @@ def test_the_verb_writes_what_was_recorded(memplan, file, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--device", "3"], "device: found 3, expected one of 0"),
+        (["--card", "3"], "device: found 3, expected one of 0"),
         (["--stream", "9"], "found stream 9"),
         (["--pool", "x"], "--pool: found 'x', expected two numbers"),
         (["-o", "out.txt"], "out.txt"),
@@ -244,9 +244,9 @@ def test_several_devices_and_streams_are_summed_up(memplan, tmp_path):
     out = memplan("snapshot", path)[1]
     assert "recorded         two, device 1: 2 events" in out
     assert "device 0         4 events, 4 MiB reserved" in out
-    out = memplan("snapshot", path, "--device", "0")[1]
+    out = memplan("snapshot", path, "--card", "0")[1]
     assert "streams          0 (8.79 KiB), 3 (1000 B) allocated" in out
-    out = memplan("snapshot", path, "--device", "0", "--stream", "3")[1]
+    out = memplan("snapshot", path, "--card", "0", "--stream", "3")[1]
     assert "4 events in 0.03 ms, 2 of them left out, device 0" in out
     assert "peak reserved    2 MiB" in out
 

@@ -52,9 +52,9 @@ def allocator(
     ] = None,
     headroom: Annotated[str, typer.Option(help="Memory that has to stay free, such as 2GiB.")] = "0",
     communicators: Annotated[int, typer.Option(min=0, help="NCCL communicators of the process.")] = 0,
-    index: Annotated[
+    card: Annotated[
         int | None,
-        typer.Option(help="Which device of the file, -1 for the CPU (default: the one with the most bytes)."),
+        typer.Option(help="Which card of the file, -1 for the CPU (default: the one with the most bytes)."),
     ] = None,
     what_if: Annotated[bool, typer.Option(help="Try other settings, too.")] = True,
     output: Annotated[
@@ -70,22 +70,22 @@ def allocator(
         raise InputError("--communicators", "", f"{communicators:,}", f"at most {MOST_COMMUNICATORS:,}")
     check_targets((".json", ".csv"), file, output)
     answers = three_answers(
-        _source(file, index),
+        _source(file, card),
         settings,
         gpu=gpu,
         capacity=nbytes,
         headroom=parse_bytes(headroom, "--headroom"),
         communicators=communicators,
-        index=index,
+        index=card,
     )
     if output:
         write(recorded_plan(simulated_recording(answers.chosen.run)), output)
     show(as_json, lambda: answers_summary(answers, what_if), lambda: answers_tables(answers, what_if))
 
 
-def _source(file: Path, index: int | None) -> Recording | Observation:
+def _source(file: Path, card: int | None) -> Recording | Observation:
     if is_observation(read_head(file, HEAD_BYTES)):
         return load_observation(file)
     with reading(file) as progress:
         recorded = load_recording(file, progress)
-    return choose_recording(recorded, Selection(index))
+    return choose_recording(recorded, Selection(card))

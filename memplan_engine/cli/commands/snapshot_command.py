@@ -24,9 +24,9 @@ from memplan_engine.reporters.recording_tables import cost_summary, cost_tables
 @app.command()
 def snapshot(
     file: Annotated[Path, typer.Argument(help="CUDA memory snapshot, or profiler trace", show_default=False)],
-    device: Annotated[
+    card: Annotated[
         int | None,
-        typer.Option(help="Device index, -1 for the CPU (default: the device with the most bytes)."),
+        typer.Option(help="Which card of the file, -1 for the CPU (default: the one with the most bytes)."),
     ] = None,
     stream: Annotated[int | None, typer.Option(help="Only allocations of this stream.")] = None,
     pool: Annotated[str | None, typer.Option(help="Only this memory pool, such as 0:1.")] = None,
@@ -41,7 +41,7 @@ def snapshot(
     all_rows: ALL_ROWS = False,
 ) -> None:
     """Show an allocator recording: peak, fragmentation, out-of-memory events, and what a plan needs."""
-    selection = Selection(device, stream, _pool(pool))
+    selection = Selection(card, stream, _pool(pool))
     limits = make_limits(strategy, seconds, seed, threads)
     check_targets((".json", ".csv"), file, output)
     with reading(file) as progress:
