@@ -42,6 +42,7 @@ from memplan_engine.what_if.edits import Pin
 
 LAST = "last_strategy"
 WHY = "why_here"
+VIEW = "inspect_view"
 HEIGHT = 396
 """Of the chart, CSS pixels, where the panes stack; beside them it takes what the window leaves."""
 ACTIONS = {
@@ -111,6 +112,7 @@ class _Shown:
     view: ScenarioView
     facts: PlanFacts
     before: PlanFacts | None
+    search: Search | None
     strategy: str
     colour: str
     pattern: str
@@ -118,8 +120,6 @@ class _Shown:
     dimmed: NDArray[np.bool_] | None
     story: Story | None
     marks: Marks
-    cards: DeltaGenerator
-    """Where the suggestions go."""
 
 
 def _chart(shown: _Shown) -> int | None:
@@ -144,7 +144,7 @@ def _chart(shown: _Shown) -> int | None:
         palette=colouring.palette,
         legend=colouring.legend,
         selected=document.index_of.get(state.get("selected")),
-        key="inspect_view",
+        key=VIEW,
         height=HEIGHT,
         on_select=controls.select(document.problem),
         marks=shown.marks,
@@ -177,8 +177,8 @@ def _act(name: str, buffer: int, facts: PlanFacts, view: ScenarioView) -> None:
         st.session_state[WHY] = chosen
 
 
-def _answer() -> _Shown | None:
-    """The choices, and what the peak is made of in words; None where there is nothing to draw."""
+def _choices() -> _Shown | None:
+    """The choices, and the plan that they lead to; None where there is nothing to draw."""
     document = state.current_document()
     row = controls.row([2.4, 1.9, 1.3, 1.3, 1.1])
     with row[0]:
@@ -200,33 +200,37 @@ def _answer() -> _Shown | None:
     show_note(controls.wrong_marks(facts.plan.problem))
     marks = controls.marked_steps(facts.plan.problem)
     story = story_of(view.original, marks)
-    if story is not None:
-        show_story(story)
-        marks = story.marks
-    if len(facts.plan.problem) and (story is None or marks[1] is not None):
-        show_headline(facts, marks)
-    show_figures(facts, capacity)
-    if not len(facts.plan.problem):
-        st.info(NOTHING_TO_PLACE)
-        return None
-    # The chart is drawn before the cards that stand above it: they take longer to write than it does.
-    cards = room_for_cards(view)
-    if search is not None:
-        show_search(search)
     pattern = state.get("find")[:MOST_PATTERN]
     return _Shown(
         view=view,
         facts=facts,
         before=before,
+        search=search,
         strategy=strategy,
         colour=colour,
         pattern=pattern,
         capacity=capacity,
         dimmed=_dimmed(facts.document, pattern),
         story=story,
-        marks=marks,
-        cards=cards,
+        marks=marks if story is None else story.marks,
     )
+
+
+def _answer(shown: _Shown) -> DeltaGenerator:
+    """What the peak is made of in words, and what is known of the plan; gives the room for suggestions."""
+    facts, story = shown.facts, shown.story
+    if story is not None:
+        show_story(story)
+    if len(facts.plan.problem) and (story is None or shown.marks[1] is not None):
+        show_headline(facts, shown.marks)
+    show_figures(facts, shown.capacity)
+    if not len(facts.plan.problem):
+        st.info(NOTHING_TO_PLACE)
+    # The chart is drawn before the cards that stand above it: they take longer to write than it does.
+    cards = room_for_cards(shown.view)
+    if shown.search is not None:
+        show_search(shown.search)
+    return cards
 
 
 def _to_take(shown: _Shown) -> None:
@@ -259,15 +263,27 @@ def _page() -> None:
     # Each part has its place from the first: an element that another run finds at another place, as behind a
     # spinner that is gone, may stay hidden in Streamlit 1.67.
     with st.container(key="first_screen"):
-        answer, picture, files = st.container(key="answer"), st.container(key="picture"), st.container()
+        with st.container(key="answer"):
+            choices, told = st.container(key="choices"), st.container(key="told")
+        picture, files = st.container(key="picture"), st.container()
     evidence = st.container()
-    with answer:
-        shown = _answer()
+    with choices:
+        shown = _choices()
     if shown is None:
+        return
+    # A chart that stands is drawn anew first of all; a new one comes when what is above it has its height.
+    is_empty, stands = not len(shown.facts.plan.problem), VIEW in st.session_state
+    if is_empty or not stands:
+        with told:
+            cards = _answer(shown)
+    if is_empty:
         return
     with picture:
         selected = _chart(shown)
-    with shown.cards:
+    if stands:
+        with told:
+            cards = _answer(shown)
+    with cards:
         show_suggestions(shown.view, shown.strategy, shown.capacity)
     with files:
         _to_take(shown)
