@@ -19,6 +19,10 @@ CHART = (
 )
 GUTTER = 76
 
+ON_RECTANGLE = """(stage, places) => places.find(([clientX, clientY]) => {
+    stage.dispatchEvent(new PointerEvent("pointermove", { clientX, clientY, bubbles: true }));
+    return stage.classList.contains("on-rect");
+})"""
 OPENS_MS = 2000
 """A list that is not open by then was closed again: a page that scrolls closes it, and the focus that goes
 from the chart to a list may scroll the page by less than a pixel."""
@@ -173,10 +177,11 @@ class DashboardPage:
         box = stage.bounding_box()
         assert box is not None
         others = [(x / 120, y / 30) for y in range(28, 0, -1) for x in range(2, 118)]
-        for share_x, share_y in (*among, *others):
-            x = box["x"] + GUTTER + share_x * (box["width"] - GUTTER)
-            y = box["y"] + 4 + share_y * (box["height"] * 0.7)
-            self.page.mouse.move(x, y)
-            if "on-rect" in (stage.get_attribute("class") or ""):
-                return x, y
-        raise AssertionError("no rectangle at any of these places")
+        width, height = box["width"] - GUTTER, box["height"] * 0.7
+        places = [(box["x"] + GUTTER + x * width, box["y"] + 4 + y * height) for x, y in (*among, *others)]
+        # Asked in the page: a mouse takes some milliseconds to each place.
+        found = stage.evaluate(ON_RECTANGLE, places)
+        assert found, "no rectangle at any of these places"
+        self.page.mouse.move(*found)
+        assert "on-rect" in (stage.get_attribute("class") or "")
+        return float(found[0]), float(found[1])
