@@ -81,7 +81,7 @@ def test_all_buffers_as_a_table_and_for_machines(memplan, tmp_path):
     [
         (("values", GPT2), ("wte · embedding", "embedding")),
         (("reuse", GPT2), ("h.0.mlp.act · add", "add_3")),
-        (("layout", GPT2), ("activations", "h.0.mlp.act · mul.3", "mul_2")),
+        (("layout", GPT2), ("arena", "h.0.mlp.act · mul.3", "mul_2")),
         (("replay", GPT2), ("h.0.mlp.c_fc · addmm", "addmm_2")),
         (("phases", TRAINING[0]), ("encoder.layer.0.intermediate.dense · addmm", "addmm_4")),
         (("what-if", GPT2, "--capacity", "45MiB"), ("h.0.mlp.act · mul.2", "mul_1")),

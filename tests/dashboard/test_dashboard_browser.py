@@ -76,7 +76,7 @@ def test_another_strategy_is_another_arena(dashboard):
 def test_every_colouring_has_its_legend(dashboard):
     page = dashboard()
     for colouring, entry in [
-        ("size", "from "),
+        ("size", "≥ "),
         ("lifetime", " steps"),
         ("role", "activation"),
         ("module", "transformer"),
