@@ -278,7 +278,7 @@ def _why_none(situation: Situation, rejected: list[Rejected], complete: bool) ->
     if not len(problem):
         return "There is nothing to place."
     if not complete:
-        return "The time was up before anything that saves was found."
+        return "It was stopped before anything that saves was found."
     if isinstance(situation.loaded, Plan):
         return f"A finished plan is not replanned. The peak: {_holders(problem)}."
     if not isinstance(situation.loaded, Graph):

@@ -30,6 +30,7 @@ class Fate(StrEnum):
 
     RETURNED = "returned"
     LAST_READER = "another last reader"
+    KEPT = "held past its last read"
     FREED = "last reader moved"
     MADE = "maker moved"
     STEP = "in use at one of the two steps"
@@ -39,12 +40,14 @@ class Fate(StrEnum):
 class Holder:
     """Until when a buffer is held, and by whom: the last `step` at which it is live, and the op that touches
     it last, or, where it is `returned` and so held to the end, the op that makes what is (None where no graph
-    says so); `op_label` is what people call that op."""
+    says so); `op_label` is what people call that op. `kept`: it is live after that op, as where a reference in
+    Python outlives the last read."""
 
     step: int
     op: Op | None = None
     returned: bool = False
     op_label: str = ""
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,21 +243,26 @@ def _fate(diff: Diff, moment: Moment, rows: tuple[int, int], held: Held) -> Fate
         return Fate.MADE
     if before.returned != after.returned:
         return Fate.RETURNED
+    if before.kept != after.kept and after.kept == (held.delta > 0):
+        return Fate.KEPT
     known = before.op is not None and after.op is not None
     return Fate.LAST_READER if known and before.step not in diff.timeline.base_of(after.step) else Fate.FREED
 
 
 def holder_of(problem: Problem, row: int) -> Holder:
     """Who holds the buffer `row` longest: O(ops) once a problem."""
-    name, (last, returned) = problem.names[row], problem.once(_last_ops)
+    name, (last, returned, steps) = problem.names[row], problem.once(_last_ops)
     op = returned.get(name) or last.get(name)
-    return Holder(int(problem.end[row]) - 1, op, name in returned, op_names(problem)[op.name] if op else "")
+    until = int(problem.end[row]) - 1
+    kept = op is not None and name not in returned and until > steps[op.name]
+    return Holder(until, op, name in returned, op_names(problem)[op.name] if op else "", kept)
 
 
-def _last_ops(problem: Problem) -> tuple[dict[str, Op], dict[str, Op | None]]:
-    """The op that touches each storage last; for those that are returned the op that makes what is."""
+def _last_ops(problem: Problem) -> tuple[dict[str, Op], dict[str, Op | None], dict[str, int]]:
+    """The op that touches each storage last; for those that are returned the op that makes what is; the step
+    of each op."""
     if problem.origin is None:
-        return {}, {}
+        return {}, {}, {}
     graph, steps = problem.origin.graph, problem.origin.schedule.step_of_op
     home = {tensor.name: tensor.storage for tensor in graph.tensors}
     last: dict[str, Op] = {}
@@ -262,4 +270,5 @@ def _last_ops(problem: Problem) -> tuple[dict[str, Op], dict[str, Op | None]]:
     for op, _ in sorted(zip(graph.ops, steps, strict=True), key=lambda pair: pair[1]):
         maker |= dict.fromkeys(op.outputs, op)
         last |= {home[name]: op for name in (*op.inputs, *op.mutates, *op.outputs)}
-    return last, {home[name]: maker.get(name) for name in graph.outputs}
+    step_of = {op.name: step for op, step in zip(graph.ops, steps, strict=True)}
+    return last, {home[name]: maker.get(name) for name in graph.outputs}, step_of

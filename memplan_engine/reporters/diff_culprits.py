@@ -100,6 +100,11 @@ def culprit_words(culprit: Culprit, diff: Diff, moment: Moment) -> str:
             return f"{what} {verb} now returned{_through(held)} and so held to the end{_before(held)}"
         case _, Fate.RETURNED:
             return f"{what} {verb} no longer returned{_reads_last(held)}"
+        case cause, Fate.KEPT if cause is Cause.LONGER:
+            reader = holder_words(held.head_holder)
+            return f"{what} {verb} now held past the last read, by {reader}: a reference keeps it"
+        case _, Fate.KEPT:
+            return f"{what} {verb} no longer held past the last read, by {holder_words(held.head_holder)}"
         case _, Fate.LAST_READER:
             return f"{holder_words(held.head_holder)} now reads {what} last{_before(held)}"
         case cause, Fate.FREED:

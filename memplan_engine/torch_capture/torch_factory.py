@@ -266,7 +266,12 @@ def _find(spec: str) -> Callable[[], Any]:
     module_name, colon, path = spec.rpartition(":")
     is_file = module_name.endswith(".py")
     if not (module_name and colon and path) or (module_name.startswith(".") and not is_file):
-        raise InputError(source, "", repr(spec), "package.module:function or file.py:function")
+        raise InputError(
+            source,
+            "",
+            repr(spec),
+            "package.module:function or file.py:function (a whole script: memplan observe --fake)",
+        )
     with as_input_error(source, f"module {module_name}", "a module that can be imported"):
         target: Any = _import_file(module_name) if is_file else importlib.import_module(module_name)
     for part in path.split("."):

@@ -198,7 +198,7 @@ def test_when_the_time_is_up_nobody_is_asked_any_more() -> None:
     advice = advise(layers(1), limits=SolveLimits(0.5), proposers=(slow, slow))
     assert not advice.complete
     assert 0 < len(asked) <= 11
-    assert advice.why_none == "The time was up before anything that saves was found."
+    assert advice.why_none == "It was stopped before anything that saves was found."
 
 
 def test_another_order_is_proposed_alone_and_planned_together_with_writes_in_place() -> None:

@@ -12,7 +12,7 @@ from memplan_engine import capture, load, make_plan
 from memplan_engine.advice.advise import advise
 from memplan_engine.advice.situation import Situation
 from memplan_engine.advice.smaller_tensors import patterns_at_peak
-from memplan_engine.graph import Graph
+from memplan_engine.graph import Graph, Phase
 from memplan_engine.preparation import Preparation
 from memplan_engine.what_if.edits import Pin
 from tests import ROOT
@@ -52,6 +52,12 @@ def test_patterns_hold_what_is_live_at_a_peak() -> None:
         ("net.layers.*", "aten.mm", 3, 640),
         ("net.layers.*", "aten.relu", 3, 640),
     ]
+
+
+def test_a_training_step_is_not_resized() -> None:
+    graph = floats(layers(3))
+    step = replace(graph, ops=tuple(replace(op, phase=Phase.FORWARD) for op in graph.ops))
+    assert "bfloat16" not in " ".join(each.title for each in advise(step).suggestions)
 
 
 def test_what_is_pinned_stays_as_it_is() -> None:

@@ -9,11 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from memplan_engine import make_plan, to_problem
+from memplan_engine import make_plan, observe_fake, to_problem
 from memplan_engine.diffing.culprits import Explanation, Fate, explain
 from memplan_engine.diffing.matching import How
 from memplan_engine.diffing.moment import Cause
 from memplan_engine.diffing.regression import Diff, diff
+from memplan_engine.recordings.observed_graph import observation_graph
 from memplan_engine.reporters.diff_culprits import story
 from memplan_engine.torch_capture.capture_module import capture
 
@@ -95,6 +96,34 @@ def test_an_op_that_is_new_beneath_the_peak_says_nothing_of_it():
     _, explained, sentences = told(stack(wide=4), stack(wide=4, norm=True))
     assert explained.culprits == ()
     assert sentences[0] == f"peak of the storages unchanged at {2 * 4 * STATE // 1024} KiB"
+
+
+class Lists(nn.Module):
+    """Two products on the way; a list in Python perhaps refers to the first of them until the end."""
+
+    def __init__(self, keeps: bool) -> None:
+        super().__init__()
+        self.keeps = keeps
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        kept = []
+        y = x.relu()
+        if self.keeps:
+            kept.append(y)
+        z = y.exp()
+        del y
+        return torch.cat([z, z, z]).sum()
+
+
+def test_what_a_list_in_python_keeps_is_no_matter_of_its_reader() -> None:
+    def seen(keeps: bool) -> Any:
+        return observation_graph(observe_fake(Lists(keeps), (torch.zeros(ROWS, WIDTH),)))
+
+    _, explained, sentences = told(seen(False), seen(True))
+    (culprit,) = explained.culprits
+    assert (culprit.cause, culprit.fate, culprit.nbytes) == (Cause.LONGER, Fate.KEPT, STATE)
+    assert " is now held past the last read, by exp (test_culprits_captured.py:" in sentences[0]
+    assert " is no longer held past the last read" in told(seen(True), seen(False))[2][0]
 
 
 @pytest.mark.slow

@@ -103,6 +103,7 @@ print("PEAK", json.dumps([mode.peak, kept[-1]]))
         ("raise ValueError('no data')\n", "ValueError: no data at .*train.py:1"),
         ("open('nothing.csv')\n", "FileNotFoundError.*train.py:1"),
         ("import sys\nsys.exit(3)\n", "a script that ends with 3"),
+        ("print('nothing')\n", "a script that runs no operator of torch, expected one that trains or infers"),
         (
             "from argparse import ArgumentParser\nparser = ArgumentParser()\n"
             "parser.add_argument('--data', required=True)\nparser.parse_args()\n",

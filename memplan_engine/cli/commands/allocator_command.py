@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from memplan_engine.accelerators.presets import PRESETS, accelerator
-from memplan_engine.allocator.answers import three_answers
+from memplan_engine.allocator.answers import Fit, three_answers
 from memplan_engine.allocator.settings import parse_settings
 from memplan_engine.allocator.simulated_recording import simulated_recording
 from memplan_engine.cli.app import app
@@ -27,6 +27,8 @@ from memplan_engine.units import parse_bytes
 
 HEAD_BYTES = 4096
 MOST_COMMUNICATORS = 10_000
+EXIT_CODES = {Fit.FITS: 0, Fit.DOES_NOT_FIT: 1, Fit.DEPENDS: 3}
+"""As of the verbs that decide a capacity."""
 
 
 @app.command()
@@ -62,7 +64,10 @@ def allocator(
     ] = None,
     as_json: AS_JSON = False,
 ) -> None:
-    """Predict what PyTorch's caching allocator reserves for FILE: under which settings, on which device."""
+    """Predict what PyTorch's caching allocator reserves for FILE: under which settings, on which device.
+
+    Exit code with --device or --capacity: 0 fits, 1 does not, 3 depends on what else is held.
+    """
     settings = parse_settings(",".join(setting or ()), "--setting")
     gpu = None if device is None else accelerator(device)
     nbytes = None if capacity is None else parse_bytes(capacity, "--capacity")
@@ -81,6 +86,8 @@ def allocator(
     if output:
         write(recorded_plan(simulated_recording(answers.chosen.run)), output)
     show(as_json, lambda: answers_summary(answers, what_if), lambda: answers_tables(answers, what_if))
+    if answers.chosen.fit is not None:
+        raise typer.Exit(EXIT_CODES[answers.chosen.fit])
 
 
 def _source(file: Path, card: int | None) -> Recording | Observation:

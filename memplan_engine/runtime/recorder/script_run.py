@@ -86,7 +86,10 @@ def observe_script(
             raise too_long(name, seconds) from None
         finally:
             end_script(process)
-        return answer(folder, process.returncode, name)
+        seen = answer(folder, process.returncode, name)
+    if not len(seen.ops):
+        raise InputError(name, "", "a script that runs no operator of torch", "one that trains or infers")
+    return seen
 
 
 def check_script(
