@@ -40,8 +40,8 @@ class Fate(StrEnum):
 class Holder:
     """Until when a buffer is held, and by whom: the last `step` at which it is live, and the op that touches
     it last, or, where it is `returned` and so held to the end, the op that makes what is (None where no graph
-    says so); `op_label` is what people call that op. `kept`: it is live after that op, as where a reference in
-    Python outlives the last read."""
+    says so); `op_label` is what people call that op. `kept`: it is live after that op, as where a reference
+    in Python outlives the last read."""
 
     step: int
     op: Op | None = None
