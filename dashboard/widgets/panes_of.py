@@ -34,9 +34,10 @@ def _panes_of(problem: Problem) -> Panes:
     number = {op.name: index for index, op in enumerate(ops)}
     scratch = list(scratching(problem))
     groupings, callers = groupings_of(problem), problem.callers
+    module = FUNCTION if callers else "module"
     return Panes(
-        groupings={FUNCTION if callers and by == "module" else by: each for by, each in groupings.items()},
-        by="line" if callers and "line" in groupings else FUNCTION if callers else "module",
+        groupings={module if by == "module" else by: each for by, each in groupings.items()},
+        by="line" if callers and "line" in groupings else module,
         scratch_start=np.array([step for _, step in scratch], np.int64),
         scratch_bytes=np.array([op.workspace.shared for op, _ in scratch], np.int64),
         always=workspace_of(problem).unique,

@@ -24,7 +24,6 @@ from memplan_engine.reporters.diff_words import sentence_case
 from memplan_engine.units import format_bytes
 from memplan_engine.what_if.edits import edits_text
 
-PROVE = "Fits in …? Prove it, below the chart,"
 HOW = "What it does, and how"
 MOST_CARDS = 4
 EVERY_SECONDS = 0.4
@@ -86,7 +85,10 @@ def _none(advising: Advising, view: ScenarioView) -> None:
     if not is_recorded(view.original):
         told = f"No suggestion. {advising.advice.why_none if advising.advice else advising.fault}"
         if view.document.graph is None:
-            told += f" {PROVE} finds the smallest changes that make it fit a capacity."
+            told += (
+                " Fits in …? Prove it, below the chart, finds the smallest changes "
+                "that make it fit a capacity."
+            )
         st.caption(plain(told))
     if is_simulated(view.original):
         _show_settings(advising.less_reserved, advising.fault)
