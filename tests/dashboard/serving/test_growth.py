@@ -29,7 +29,7 @@ ADDRESSES = [
     for strategy in STRATEGIES
     for more in ("", "&tab=All+buffers", "&find=mul")
 ]
-FIRST, THEN = 400, 2_000
+FIRST, THEN = 1_000, 2_000
 """Interactions before the memory is looked at first, when all caches are full, and after that."""
 A_TAB = 40
 """Interactions until a tab is closed and another one opened."""
