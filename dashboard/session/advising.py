@@ -15,7 +15,7 @@ from memplan_dashboard.session.plan_facts import OF_DOCUMENT
 from memplan_engine import MemplanError, SolveLimits
 from memplan_engine.advice.advise import advise
 from memplan_engine.advice.values import Advice
-from memplan_engine.allocator.answers import three_answers
+from memplan_engine.allocator.answers import SettingsAdvice, three_answers
 from memplan_engine.recordings.allocator_recording import Recording
 from memplan_engine.recordings.observation import Observation
 from memplan_engine.strategies import known_strategies
@@ -29,27 +29,16 @@ AT_ONCE = threading.Semaphore(1)
 """Planning is work for a core: the others are for the pages."""
 
 
-@dataclass(frozen=True, slots=True)
-class LessReserved:
-    """Allocator `settings` with which a simulation reserves `reserved` bytes, `saved` less than with the
-    defaults; by `rules_only`, which nobody has compared with recordings, or not."""
-
-    settings: str
-    reserved: int
-    saved: int
-    rules_only: bool
-
-
 @dataclass(slots=True, eq=False)
 class Advising:
     """The advice on one plan, while it is looked for and when it is there; `fault` says why there is none.
-    `less_reserved` is what other settings of the allocator do, where there are `requests` to simulate."""
+    `on_settings` is what other settings of the allocator do, where there are `requests` to simulate."""
 
     asked: tuple[Document, tuple[Edit, ...], str, int | None]
     requests: Callable[[], tuple[Recording | Observation, int | None]] | None = None
     advice: Advice | None = None
     fault: str = ""
-    less_reserved: LessReserved | None = None
+    on_settings: SettingsAdvice | None = None
     done: threading.Event = field(default_factory=threading.Event)
 
     _begun: bool = False
@@ -75,7 +64,8 @@ class Advising:
                     watch=self._hear,
                 )
                 if self.requests is not None:
-                    self.less_reserved = _less_reserved(*self.requests())
+                    source, index = self.requests()
+                    self.on_settings = three_answers(source, index=index).advice
         except MemplanError as error:
             self.fault = str(error)
         finally:
@@ -83,15 +73,6 @@ class Advising:
 
     def _hear(self, advice: Advice) -> None:
         self.advice = advice
-
-
-def _less_reserved(source: Recording | Observation, index: int | None) -> LessReserved | None:
-    answers = three_answers(source, index=index)
-    for best in answers.less_reserved:
-        reserved = best.run.peak_reserved
-        saved = answers.chosen.run.peak_reserved - reserved
-        return LessReserved(str(best.settings), reserved, saved, best.run.is_rules_only)
-    return None
 
 
 @st.cache_resource(max_entries=24, show_spinner=False, hash_funcs=OF_DOCUMENT)

@@ -16,11 +16,11 @@ from memplan_engine.accelerators.presets import (
     CONTEXT,
     NCCL,
     Accelerator,
-    Overhead,
     blas_workspace,
     nccl_buffers,
 )
-from memplan_engine.allocator.settings import DEFAULTS, AllocatorSettings, parse_settings
+from memplan_engine.allocator.device import Device, named_device, recorded_device
+from memplan_engine.allocator.settings import AllocatorSettings, parse_settings, recorded_settings
 from memplan_engine.allocator.simulation import AllocatorRun, resident_recording, simulate_allocator
 from memplan_engine.recordings.allocator_recording import Action, Recording
 from memplan_engine.recordings.observation import Observation
@@ -52,38 +52,6 @@ class Fit(StrEnum):
     FITS = "fits"
     DEPENDS = "depends on what else is held"
     DOES_NOT_FIT = "does not fit"
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """A device's memory: `total_bytes`, of which `headroom` stay free, and what else a process holds
-    there."""
-
-    name: str
-    total_bytes: int
-    source: str
-    headroom: int = 0
-    overheads: tuple[tuple[Overhead, int], ...] = ()
-
-    @property
-    def least_overhead(self) -> int:
-        """The least that is held beside the allocator, bytes."""
-        return sum(count * overhead.least_bytes for overhead, count in self.overheads)
-
-    @property
-    def most_overhead(self) -> int:
-        """The most that is held beside the allocator, bytes."""
-        return sum(count * overhead.most_bytes for overhead, count in self.overheads)
-
-    @property
-    def least_left(self) -> int:
-        """What is left to the allocator when the most is held beside it; 0 at least."""
-        return max(self.total_bytes - self.headroom - self.most_overhead, 0)
-
-    @property
-    def most_left(self) -> int:
-        """What is left to the allocator when the least is held beside it; 0 at least."""
-        return max(self.total_bytes - self.headroom - self.least_overhead, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +99,25 @@ class SettingsAnswer:
         return reserved + self.device.least_overhead, reserved + self.device.most_overhead
 
 
+@dataclass(frozen=True, slots=True)
+class SettingsAdvice:
+    """What other settings do. Where a request fails with the chosen ones (`failed`, on a recorded device or a
+    named one): `settings` that meet it; else those that reserve least, `reserved` bytes, `saved` less. None
+    if none do. `out_of_reach` as in `Answers`."""
+
+    settings: AllocatorSettings | None
+    reserved: int
+    saved: int
+    failed: bool
+    is_recorded: bool
+    out_of_reach: int | None
+
+    @property
+    def is_rules_only(self) -> bool:
+        """Whether the settings were compared with too few recordings to rely on."""
+        return self.settings is not None and self.settings.is_rules_only
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers:
     """`live_bytes` is exact: the most that tensors asked for at once. `chosen` are the settings that were
@@ -159,6 +146,17 @@ class Answers:
         return tuple(sorted(less, key=lambda each: (each.run.peak_reserved, each.run.is_rules_only)))
 
     @property
+    def out_of_reach(self) -> int | None:
+        """Where no settings can meet the first request that failed: the bytes that are live with it, more
+        than the device leaves."""
+        run, device = self.chosen.on_device, self.chosen.device
+        if run is None or device is None or run.fits:
+            return None
+        failure = run.failures[0]
+        live = int(run.requested[failure.event]) + failure.asked
+        return live if live > device.most_left else None
+
+    @property
     def suggested(self) -> SettingsAnswer | None:
         """Of the others that fit where the chosen do not, the one that reserves least; those that rest on
         rules alone come last. None if none does, or nothing needs to be mended."""
@@ -167,10 +165,22 @@ class Answers:
         fitting = [other for other in self.others if other.fit is Fit.FITS]
         return min(fitting, key=lambda each: (each.run.is_rules_only, each.run.peak_reserved), default=None)
 
+    @property
+    def advice(self) -> SettingsAdvice:
+        """What other settings do: for a request that failed, else for what is reserved."""
+        chosen = self.chosen
+        failed = chosen.fit is Fit.DOES_NOT_FIT
+        best = self.suggested if failed else next(iter(self.less_reserved), None)
+        most = chosen.run.peak_reserved
+        least = best.run.peak_reserved if best else most
+        recorded = chosen.device is not None and chosen.device.is_recorded
+        settings = best.settings if best else None
+        return SettingsAdvice(settings, least, most - least, failed, recorded, self.out_of_reach)
+
 
 def three_answers(
     source: Recording | Observation,
-    settings: AllocatorSettings = DEFAULTS,
+    settings: AllocatorSettings | None = None,
     *,
     gpu: Accelerator | None = None,
     capacity: int | None = None,
@@ -184,8 +194,10 @@ def three_answers(
     of `capacity` bytes, of which `headroom` stay free, whether it fits, and with which of `candidates` it
     would.
 
-    `communicators` are NCCL's, of `groups` each has the sizes in ranks. Of an observation `index` chooses the
-    device.
+    `settings` are those of the recording unless given. Where it ran out of memory and no device is given,
+    the device is what it could have then (`recorded_device`): with which settings would the request have
+    been met? `communicators` are NCCL's, of `groups` each has the sizes in ranks. Of an observation `index`
+    chooses the device.
 
     Raises
     ------
@@ -193,6 +205,8 @@ def three_answers(
     """
     waits = isinstance(source, Observation) and source.flow is not None and bool(source.flow.waits)
     recording = source if isinstance(source, Recording) else resident_recording(source, index, late=waits)
+    then, unknown = recorded_settings(recording)
+    settings = then if settings is None else settings
     earliest = None
     if waits and isinstance(source, Observation):
         earliest = simulate_allocator(resident_recording(source, index), settings)
@@ -202,24 +216,29 @@ def three_answers(
     streams = len({*recording.events["stream"].tolist()}) or 1
     nccl = [(NCCL, communicators), *((nccl_buffers(ranks), n) for ranks, n in Counter(groups).items())]
     beside = [(CONTEXT, 1), *nccl, (blas_workspace(gpu), 0 if seen else streams)]
-    device = _device(gpu, capacity, headroom, [(each, count) for each, count in beside if count])
+    device = named_device(gpu, capacity, headroom, tuple((each, count) for each, count in beside if count))
+    device = device or recorded_device(recording, then, headroom)
     chosen = SettingsAnswer(recording, settings, device)
-    others = tuple(
-        SettingsAnswer(recording, candidate, device) for candidate in candidates if candidate != settings
-    )
+    tried = dict.fromkeys([then, *candidates] if candidates else [])
+    others = tuple(SettingsAnswer(recording, other, device) for other in tried if other != settings)
     live = (earliest or chosen.run).peak_requested
-    return Answers(recording.name, live, chosen, others, _notes(source, chosen), earliest)
+    notes = [*_notes(source, chosen), *_doubts(then, unknown, device, (chosen, *others))]
+    return Answers(recording.name, live, chosen, others, tuple(notes), earliest)
 
 
-def _device(
-    gpu: Accelerator | None, capacity: int | None, headroom: int, beside: Sequence[tuple[Overhead, int]]
-) -> Device | None:
-    if gpu is None and capacity is None:
-        return None
-    if gpu is None or capacity is not None:
-        assert capacity is not None
-        return Device(gpu.name if gpu else "capacity", capacity, "as given", headroom, tuple(beside))
-    return Device(gpu.name, gpu.usable_bytes, gpu.usable_source, headroom, tuple(beside))
+def _doubts(
+    then: AllocatorSettings, unknown: str, device: Device | None, answers: Sequence[SettingsAnswer]
+) -> list[str]:
+    """What of a recording is not understood, and whether its failure does not show in the simulation."""
+    doubts = [f"not understood, and left out: {unknown}"] if unknown else []
+    if device is not None and device.is_recorded and not device.headroom:
+        as_then = (each for each in answers if each.settings == then)
+        if any(each.fit is Fit.FITS for each in as_then):
+            doubts.append(
+                "simulated as recorded, the request that failed is met: what lay where before the recording "
+                "is not known, and no verdict here says more than that"
+            )
+    return doubts
 
 
 def _notes(source: Recording | Observation, chosen: SettingsAnswer) -> tuple[str, ...]:

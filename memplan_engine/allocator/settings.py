@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from memplan_engine.errors import InputError
+from memplan_engine.recordings.allocator_recording import Action, Recording
 
 VARIABLE = "PYTORCH_CUDA_ALLOC_CONF"
 MIB = 1 << 20
@@ -99,6 +100,17 @@ def parse_settings(text: str, source: str = VARIABLE) -> AllocatorSettings:
     InputError: an unknown setting, or a value that is out of its limits.
     """
     return _Reader(text, source).read()
+
+
+def recorded_settings(recording: Recording) -> tuple[AllocatorSettings, str]:
+    """The settings under which `recording` was made, as far as its file says, and what it says that is not
+    understood ("" if nothing). Files before torch 2.3 only show whether segments expand."""
+    expands = bool(recording.segments["expandable"].any() or recording.rows(Action.SEGMENT_MAP).size)
+    try:
+        found = parse_settings(recording.settings, "settings of the recording")
+    except InputError as error:
+        return AllocatorSettings(expandable_segments=expands), str(error)
+    return replace(found, expandable_segments=found.expandable_segments or expands), ""
 
 
 def _divisions_text(divisions: tuple[int, ...]) -> str:

@@ -12,8 +12,8 @@ import numpy as np
 
 from memplan_engine.allocator.event_rows import EventRows, event_rows
 from memplan_engine.allocator.settings import DEFAULTS, MIB, AllocatorSettings
-from memplan_engine.kernels.allocator.blocks import UNLIMITED
-from memplan_engine.kernels.allocator.requests import round_size, segment_size
+from memplan_engine.kernels.allocator.blocks import LARGE_SEGMENT, SMALL_SEGMENT, UNLIMITED
+from memplan_engine.kernels.allocator.requests import SMALL, round_size, segment_size
 from memplan_engine.kernels.allocator.run import ALLOC, FAILED, RETRIED, TRY, run_allocator
 from memplan_engine.problem import Ints
 from memplan_engine.recordings.allocator_recording import EVENT, Action, Recording, checked_events
@@ -139,7 +139,7 @@ def simulate_allocator(
     """
     recording = source if isinstance(source, Recording) else resident_recording(source, device)
     rows = event_rows(recording, as_recorded)
-    rules = _rules(settings, capacity, rows)
+    rules = _rules(settings, capacity, len(rows.streams), len(rows.pools))
     placed, over_time, ended, log, done = run_allocator(
         rows.op, rows.ident, rows.size, rows.base, rows.given, rows.extent, rules, max(rows.idents, 1)
     )
@@ -195,7 +195,18 @@ def torch_size(nbytes: int) -> str:
     return f"{nbytes} bytes"
 
 
-def _rules(settings: AllocatorSettings, capacity: int | None, rows: EventRows) -> Ints:
+def wanted_bytes(asked: int, settings: AllocatorSettings) -> int:
+    """What the device must have for a request of `asked` bytes that nothing cached meets: a segment, or
+    pages of an expandable one."""
+    rules = _rules(settings, None, streams=1, pools=1)
+    rounded = round_size(asked, rules)
+    if settings.expandable_segments:
+        page = SMALL_SEGMENT if rounded <= SMALL else int(rules[LARGE_SEGMENT])
+        return -(-rounded // page) * page
+    return segment_size(rounded, rules)
+
+
+def _rules(settings: AllocatorSettings, capacity: int | None, streams: int, pools: int) -> Ints:
     """The settings as the kernel has them."""
     large = settings.large_segment_size_mb * MIB
     split, rounding = settings.max_split_size_mb, settings.max_non_split_rounding_mb
@@ -206,12 +217,12 @@ def _rules(settings: AllocatorSettings, capacity: int | None, rows: EventRows) -
         if settings.garbage_collection_threshold:
             limits[2] = int(settings.garbage_collection_threshold * allowed)
     reach = UNKNOWN_RANGE if capacity is None else capacity + capacity // 8
-    trees = 2 * len(rows.streams) * len(rows.pools)
+    trees = 2 * streams * pools
     return np.array(
         [
             UNLIMITED if split is None else split * MIB,
             large if rounding is None else rounding * MIB,
-            *(large, int(settings.expandable_segments), *limits, reach, trees, len(rows.streams)),
+            *(large, int(settings.expandable_segments), *limits, reach, trees, streams),
             *settings.roundup_power2_divisions,
         ],
         dtype=np.int64,

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memplan_engine.accelerators.presets import Accelerator
-from memplan_engine.allocator.answers import Answers, Device, three_answers
+from memplan_engine.allocator.answers import Answers, three_answers
+from memplan_engine.allocator.device import Device
 from memplan_engine.allocator.settings import DEFAULTS, AllocatorSettings
 from memplan_engine.errors import InputError
 from memplan_engine.recordings.inference import Inference, inference_of, without_cache

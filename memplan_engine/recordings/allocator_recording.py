@@ -99,7 +99,8 @@ def checked_events(events: Rows, source: str) -> Rows:
 class Recording:
     """One device. Step 0 is before the first event, step k after the k-th: `steps` = events + 1. `held` are
     the reserved bytes at each step where a file says them outright. `labels` say what a buffer of each stack
-    is called, where that is not by its caller."""
+    is called, where that is not by its caller. `settings` are the allocator's, where a file says them, as
+    `PYTORCH_CUDA_ALLOC_CONF` has them."""
 
     name: str
     device: int
@@ -110,6 +111,7 @@ class Recording:
     pools: tuple[tuple[int, int], ...] = ()
     held: Ints | None = None
     labels: tuple[str, ...] = ()
+    settings: str = ""
 
     @property
     def steps(self) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from memplan_engine.allocator.settings import parse_settings
 from memplan_engine.allocator.simulated_recording import simulated_recording
 from memplan_engine.allocator.simulation import simulate_allocator
 from memplan_engine.files import load_recording
-from memplan_engine.recordings.allocator_recording import Action, reserved_over_time
+from memplan_engine.recordings.allocator_recording import SEGMENT, Action, Recording, reserved_over_time
 from memplan_engine.recordings.cost import memory_over_time
 from memplan_engine.recordings.observation import Level, Observation, ObservedOps, flow_changes
 from memplan_engine.recordings.observed_flow import Category, Flow, ObservedStorages, Stage
@@ -134,3 +136,97 @@ def test_segments_hold_what_is_reserved_and_active(text: str, capacity: int | No
             ends = [block.offset + block.nbytes for block in segment.blocks]
             assert all(end <= block.offset for end, block in zip(ends, segment.blocks[1:], strict=False))
             assert all(end <= segment.nbytes for end in ends)
+
+
+A, F, OOM, SEGMENT_ALLOC = Action.ALLOC, Action.FREE_COMPLETED, Action.OOM, Action.SEGMENT_ALLOC
+
+
+def out_of_memory(asked: int, free: int, **choices: Any) -> Recording:
+    """50 MiB, given back; 26 of them in use again; then a request for `asked` MiB fails, and `free` MiB are
+    free on the device."""
+    found = recording((SEGMENT_ALLOC, 1, 50), (A, 1, 50), (F, 1, 50), (A, 1, 26), (OOM, 0, asked))
+    found.events["address"][-1] = free * MIB
+    return replace(found, **choices)
+
+
+def test_the_device_of_a_recorded_failure_is_what_was_reserved_and_free() -> None:
+    answers = three_answers(out_of_memory(40, 30))
+    device = answers.chosen.device
+    assert device is not None
+    assert (device.total_bytes, device.least_overhead, device.is_recorded) == (80 * MIB, 0, True)
+    # 24 MiB are cached behind the 26: too few, and in the way of giving the segment back.
+    assert answers.chosen.fit is Fit.DOES_NOT_FIT
+    (failure,) = answers.chosen.on_device.failures  # type: ignore[union-attr]
+    assert failure.was_recorded
+    # One range: 34 of 60 mapped MiB are free in one piece, and a page of 20 more makes 54.
+    advice = answers.advice
+    assert (str(advice.settings), advice.reserved, advice.saved) == (
+        *("expandable_segments:True", 80 * MIB),
+        10 * MIB,
+    )
+    assert (advice.failed, advice.is_rules_only, advice.out_of_reach) == (True, True, None)
+    assert not any("simulated as recorded" in note for note in answers.notes)
+    with_headroom = three_answers(out_of_memory(40, 30), headroom=MIB)
+    assert with_headroom.advice.settings is None
+
+
+def test_a_device_that_is_named_is_another_one() -> None:
+    answers = three_answers(out_of_memory(40, 30), gpu=accelerator("h100-80"))
+    assert answers.chosen.device is not None
+    assert not answers.chosen.device.is_recorded
+    assert (answers.chosen.fit, answers.advice.failed) == (Fit.FITS, False)
+
+
+def test_what_was_free_and_of_no_use_is_not_counted() -> None:
+    device = three_answers(out_of_memory(40, 200)).chosen.device
+    assert device is not None
+    assert device.total_bytes == 90 * MIB - 1
+    # Pages of 20 MiB: for 40 MiB 40 had to be free, for 41 MiB 60.
+    for asked, wanted in ((40, 40), (41, 60)):
+        expanding = out_of_memory(asked, 200, settings="expandable_segments:True")
+        device = three_answers(expanding).chosen.device
+        assert device is not None
+        assert device.total_bytes == (50 + wanted) * MIB - 1
+
+
+def test_no_setting_makes_room_for_more_than_there_is() -> None:
+    answers = three_answers(out_of_memory(60, 30))
+    assert answers.advice.out_of_reach == 86 * MIB
+    assert answers.advice.settings is None
+    assert three_answers(out_of_memory(54, 30)).advice.out_of_reach is None
+
+
+def test_of_several_failures_the_device_is_the_least() -> None:
+    twice = out_of_memory(40, 30)
+    events = np.concatenate([twice.events, twice.events[-1:]])
+    events["address"][-1] = 20 * MIB
+    device = three_answers(replace(twice, events=events)).chosen.device
+    assert device is not None
+    assert device.total_bytes == 70 * MIB
+    assert "20 MiB free when a request failed at step 6" in device.source
+
+
+def test_a_failure_that_the_simulation_does_not_have_is_said() -> None:
+    # A hundred MiB were reserved, as nothing in the recording explains.
+    events = recording((SEGMENT_ALLOC, 1, 100), (A, 1, 26), (OOM, 0, 40))
+    events.events["address"][-1] = 0
+    answers = three_answers(events)
+    assert answers.chosen.fit is Fit.FITS
+    assert any("simulated as recorded, the request that failed is met" in note for note in answers.notes)
+
+
+def test_the_settings_are_those_of_the_recording() -> None:
+    def chosen(**choices: Any) -> str:
+        return str(three_answers(out_of_memory(40, 30, **choices)).chosen.settings)
+
+    assert chosen() == ""
+    assert chosen(settings="max_split_size_mb:64") == "max_split_size_mb:64"
+    segments = np.zeros(1, SEGMENT)
+    segments["size"], segments["expandable"] = 50 * MIB, True
+    assert chosen(segments=segments) == "expandable_segments:True"
+    other = three_answers(out_of_memory(40, 30, settings="backend:cudaMallocAsync"))
+    assert str(other.chosen.settings) == ""
+    assert any("not understood" in note and "cudaMallocAsync" in note for note in other.notes)
+    asked = three_answers(out_of_memory(40, 30, settings="max_split_size_mb:64"), parse_settings(""))
+    assert str(asked.chosen.settings) == ""
+    assert "max_split_size_mb:64" in [str(each.settings) for each in asked.others]

@@ -59,3 +59,18 @@ def test_the_placement_is_a_plan(memplan, tmp_path):
     plan = load(tmp_path / "placed.json")
     validate_plan(plan)
     assert plan.arena_bytes >= 1_450_180_608
+
+
+def test_a_recorded_out_of_memory_is_tried_with_other_settings(memplan):
+    code, out, _ = memplan("allocator", EXAMPLE)
+    assert code == 0  # no device was asked for
+    assert "recorded device  1.42 GiB (1.4 GiB reserved and 20 MiB free when a request failed" in out
+    assert "does not fit: 24 MiB asked for at step 1,952 cannot be met, as recorded" in out
+    assert 'PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"' in out
+    assert "with expandable_segments:True the request is met (rules only)" in out
+    assert "total capacity" not in out  # which nobody knows
+    said = json.loads(memplan("allocator", EXAMPLE, "--json")[1])
+    assert (said["device"]["is_recorded"], said["device"]["overheads"]) == (True, [])
+    assert said["device"]["total_bytes"] == said["out_of_memory"][0]["reserved_bytes"] + 22 * 2**20
+    assert said["suggested_settings"] == "expandable_segments:True"
+    assert said["out_of_reach_bytes"] is None

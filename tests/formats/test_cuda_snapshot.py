@@ -303,6 +303,24 @@ def test_failures_are_kept_with_what_was_asked_and_free(written: Any) -> None:
     assert len(buffers(recording)) == 1
 
 
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        # As torch 2.3 and later write it.
+        (
+            {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64", "max_split_size": 64 * MIB},
+            "max_split_size_mb:64",
+        ),
+        ({"PYTORCH_CUDA_ALLOC_CONF": 7}, ""),
+        ({"PYTORCH_CUDA_ALLOC_CONF": "x" * 5000}, ""),
+        ("something else", ""),
+    ],
+)
+def test_the_settings_of_the_recording_are_kept(written: Any, found: Any, text: str) -> None:
+    (recording,) = load_snapshot(written({**small().snapshot(), "allocator_settings": found})).recordings
+    assert recording.settings == text
+
+
 def test_frees_that_were_lost_are_counted_and_what_follows_still_fits(written: Any) -> None:
     allocator = Allocator()
     address = allocator.alloc(1000)

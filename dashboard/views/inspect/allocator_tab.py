@@ -15,8 +15,15 @@ from memplan_dashboard.widgets.tables import show_table, whole
 
 from memplan_engine.accelerators.presets import PRESETS, accelerator
 from memplan_engine.allocator.answers import Answers, Fit, three_answers
-from memplan_engine.allocator.settings import parse_settings
-from memplan_engine.reporters.allocator.answer_tables import basis, message_of, settings_columns
+from memplan_engine.allocator.settings import VARIABLE, parse_settings
+from memplan_engine.reporters.allocator.answer_tables import (
+    basis,
+    message_of,
+    settings_columns,
+    settings_words,
+    verdict_words,
+)
+from memplan_engine.reporters.diff_words import sentence_case
 from memplan_engine.units import format_bytes, parse_bytes
 
 NO_DEVICE = "no device"
@@ -58,7 +65,7 @@ def _simulated(document: Document, settings: str, gpu: str, headroom: str) -> An
     source, index = documents.requests_of(document)()
     return three_answers(
         source,
-        parse_settings(settings),
+        parse_settings(settings) if settings.strip() else None,
         gpu=None if gpu == NO_DEVICE else accelerator(gpu),
         headroom=parse_bytes(headroom or "0", "headroom"),
         index=index,
@@ -72,8 +79,13 @@ def _show_answers(answers: Answers, marked: int | None) -> None:
     reserved = " to ".join(map(format_bytes, dict.fromkeys(answers.reserved)))
     columns[1].metric("Reserved", reserved, basis(run), **QUIET)
     if device is not None and chosen.total is not None:
-        total = " to ".join(map(format_bytes, chosen.total))
-        columns[2].metric("Device total", total, f"of {format_bytes(device.total_bytes)}", **QUIET)
+        if device.is_recorded:
+            columns[2].metric(
+                "Recorded device", format_bytes(device.total_bytes), "with what was free", **QUIET
+            )
+        else:
+            total = " to ".join(map(format_bytes, chosen.total))
+            columns[2].metric("Device total", total, f"of {format_bytes(device.total_bytes)}", **QUIET)
         _show_verdict(answers)
     show_segments(run, marked)
     show_table(pd.DataFrame(settings_columns(answers)), whole("bytes"), key="allocator_what_if")
@@ -88,14 +100,19 @@ def _show_verdict(answers: Answers) -> None:
     if device is None or run is None or chosen.fit is None:
         return
     beside = f"{format_bytes(device.least_overhead)} to {format_bytes(device.most_overhead)} held outside it"
-    told = plain(f"{device.name}: {chosen.fit}, with {beside}; {basis(run)}")
+    known = device.source if device.is_recorded else beside
+    told = f"{device.name}: {verdict_words(chosen)}; {known}; {basis(run)}"
     if chosen.fit is Fit.DOES_NOT_FIT:
-        st.error(told)
-        st.code(message_of(run.failures[0], chosen), language=None, wrap_lines=True)
+        st.error(plain(told))
+        if message := message_of(run.failures[0], chosen):
+            st.code(message, language=None, wrap_lines=True)
     elif chosen.fit is Fit.FITS and not run.is_rules_only:
-        st.success(told)
+        st.success(plain(told))
     else:
-        st.info(told)
+        st.info(plain(told))
     if suggested is not None:
-        st.caption("Settings that fit:")
-        st.code(f'PYTORCH_CUDA_ALLOC_CONF="{suggested.settings}"', language=None)
+        told = sentence_case(settings_words(answers.advice)) if answers.advice.failed else "Settings that fit"
+        st.caption(plain(f"{told}:"))
+        st.code(f'{VARIABLE}="{suggested.settings}"', language=None)
+    elif answers.advice.failed:
+        st.caption(plain(f"{sentence_case(settings_words(answers.advice))}."))

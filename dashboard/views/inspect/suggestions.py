@@ -8,7 +8,7 @@ from itertools import count
 
 import streamlit as st
 from memplan_dashboard.session import state
-from memplan_dashboard.session.advising import Advising, LessReserved, advising_of
+from memplan_dashboard.session.advising import Advising, advising_of
 from memplan_dashboard.session.documents import is_recorded, is_simulated
 from memplan_dashboard.session.messages import plain
 from memplan_dashboard.session.plan_facts import MOST_AT_ONCE
@@ -19,7 +19,8 @@ from memplan_dashboard.widgets.planning_options import WITH_WIDGET
 from streamlit.delta_generator import DeltaGenerator
 
 from memplan_engine.advice.values import Suggestion
-from memplan_engine.reporters.allocator.answer_tables import RULES_ONLY, SIMULATED
+from memplan_engine.allocator.answers import SettingsAdvice
+from memplan_engine.reporters.allocator.answer_tables import settings_words
 from memplan_engine.reporters.diff_words import sentence_case
 from memplan_engine.units import format_bytes
 from memplan_engine.what_if.edits import edits_text
@@ -91,31 +92,26 @@ def _none(advising: Advising, view: ScenarioView) -> None:
             )
         st.caption(plain(told))
     if is_simulated(view.original):
-        _show_settings(advising.less_reserved, advising.fault)
+        _show_settings(advising.on_settings, advising.fault)
 
 
-def _show_settings(less: LessReserved | None, fault: str) -> None:
-    """The settings with which a simulated allocator reserves least, and the way to try them and others;
-    where there is none, the `fault` of the simulation."""
-    if fault:
-        told = plain(fault)
-    elif less is None:
-        told = "None of the allocator settings that were simulated reserves less."
-    else:
-        basis = RULES_ONLY if less.rules_only else SIMULATED
-        rest = f"reserved with {less.settings}: {format_bytes(less.reserved)}, {basis}"
-        told = f"**−{format_bytes(less.saved)}** {plain(rest)}"
-    applied = less is not None and state.get("settings") == less.settings
+def _show_settings(advice: SettingsAdvice | None, fault: str) -> None:
+    """What other settings of the allocator do, and the way to try them and others; the `fault` where they
+    could not be simulated."""
+    settings = str(advice.settings) if advice and advice.settings else ""
+    applied = bool(settings) and state.get("settings") == settings
+    told = plain(f"{sentence_case(settings_words(advice))}." if advice else fault)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="settings"):
         # Green is for what rests on rules that were compared with recordings.
-        st.markdown(f":green[{told}]" if less and not less.rules_only else told, width="content")
+        green = settings and advice is not None and not advice.is_rules_only
+        st.markdown(f":green[{told}]" if green else told, width="content")
         st.button(
-            "Try allocator settings" if less is None else "Undo" if applied else "Apply",
+            "Undo" if applied else "Apply" if settings else "Try allocator settings",
             key="try_settings",
-            type="tertiary" if less is None else "secondary",
+            type="secondary" if settings else "tertiary",
             help="What PyTorch's allocator would reserve: tab Allocator, below.",
             on_click=_open_allocator,
-            args=(less.settings if less and not applied else "",),
+            args=("" if applied else settings,),
         )
 
 

@@ -66,9 +66,11 @@ def allocator(
 ) -> None:
     """Predict what PyTorch's caching allocator reserves for FILE: under which settings, on which device.
 
+    Where FILE recorded an out-of-memory: which settings would have met the request that failed.
+
     Exit code with --device or --capacity: 0 fits, 1 does not, 3 depends on what else is held.
     """
-    settings = parse_settings(",".join(setting or ()), "--setting")
+    settings = None if setting is None else parse_settings(",".join(setting), "--setting")
     gpu = None if device is None else accelerator(device)
     nbytes = None if capacity is None else parse_bytes(capacity, "--capacity")
     if communicators > MOST_COMMUNICATORS:
@@ -86,7 +88,7 @@ def allocator(
     if output:
         write(recorded_plan(simulated_recording(answers.chosen.run)), output)
     show(as_json, lambda: answers_summary(answers, what_if), lambda: answers_tables(answers, what_if))
-    if answers.chosen.fit is not None:
+    if answers.chosen.fit is not None and (gpu or nbytes is not None):
         raise typer.Exit(EXIT_CODES[answers.chosen.fit])
 
 

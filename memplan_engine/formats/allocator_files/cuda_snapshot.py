@@ -73,6 +73,7 @@ def load_snapshot(path: Path | str, progress: Progress | None = None) -> Snapsho
     bounds = _bounds(value.get("device_traces", []), len(events), path.name)
     devices = _Segments(path.name, rows, path.stat().st_size).read(value["segments"])
     stacks = rows.finished_stacks()
+    settings = _settings(value.get("allocator_settings"))
     recordings = []
     recorded = {number for number, (low, high) in enumerate(bounds) if low < high}
     check_devices(len(devices.keys() | recorded), path.name)
@@ -82,7 +83,11 @@ def load_snapshot(path: Path | str, progress: Progress | None = None) -> Snapsho
         own = checked_events(events[low:high], path.name)
         if rows.pools.keys() - {DEFAULT_POOL}:
             own["pool"] = pools_by_address(own, segments)
-        recordings.append(Recording(path.stem, device, own, segments, blocks, stacks, tuple(rows.pools)))
+        recordings.append(
+            Recording(
+                *(path.stem, device, own, segments, blocks, stacks, tuple(rows.pools)), settings=settings
+            )
+        )
     if len(recordings) > 1:
         recordings = [replace(each, name=f"{path.stem}, device {each.device}") for each in recordings]
     return Snapshot(path.name, tuple(recordings))
@@ -92,6 +97,12 @@ def _contents(value: Any) -> str:
     if isinstance(value, dict):
         return f"a dict with {', '.join(brief(key) for key in list(value)[:5]) or 'nothing in it'}"
     return "an event" if value is EVENT_KEPT else brief(value)
+
+
+def _settings(found: Any) -> str:
+    """The text of the settings that were set last; "" where a file has none."""
+    text = found.get("PYTORCH_CUDA_ALLOC_CONF") if isinstance(found, dict) else None
+    return text if isinstance(text, str) and len(text) <= MOST_KEY_TEXT else ""
 
 
 def _bounds(traces: Any, count: int, source: str) -> list[tuple[int, int]]:

@@ -7,7 +7,9 @@ from typing import Any
 from rich.console import RenderableType
 from rich.table import Table
 
-from memplan_engine.allocator.answers import Answers, Device, Fit, SettingsAnswer
+from memplan_engine.allocator.answers import Answers, Fit, SettingsAdvice, SettingsAnswer
+from memplan_engine.allocator.device import Device
+from memplan_engine.allocator.settings import VARIABLE
 from memplan_engine.allocator.simulation import AllocatorRun, OutOfMemory
 from memplan_engine.recordings.cost import OverTime, thinned
 from memplan_engine.reporters.rich_tables import label_table, make_table, numbers, plain_text
@@ -37,6 +39,7 @@ def answers_summary(answers: Answers, what_if: bool = True) -> dict[str, Any]:
         "over_time": _over_time(chosen.run),
         "what_if": [_settings(other, answers.live_bytes) for other in answers.others] if what_if else [],
         "suggested_settings": None if suggested is None else str(suggested.settings),
+        "out_of_reach_bytes": answers.out_of_reach,
         "notes": list(answers.notes),
     }
 
@@ -46,6 +49,7 @@ def _device(device: Device) -> dict[str, Any]:
         "name": device.name,
         "total_bytes": device.total_bytes,
         "source": device.source,
+        "is_recorded": device.is_recorded,
         "headroom_bytes": device.headroom,
         "overheads": [
             {
@@ -94,7 +98,9 @@ def _failure(failure: OutOfMemory, answer: SettingsAnswer) -> dict[str, Any]:
 
 
 def message_of(failure: OutOfMemory, answer: SettingsAnswer) -> str:
-    """What torch would say of it on that device."""
+    """What torch would say of it on that device; "" where all of its memory is not known."""
+    if answer.device is not None and answer.device.is_recorded:
+        return ""
     total = None if answer.device is None else answer.device.total_bytes
     return failure.message(answer.recording.device, total)
 
@@ -112,11 +118,14 @@ def answers_tables(answers: Answers, what_if: bool = True) -> list[RenderableTyp
     chosen = answers.chosen
     parts: list[RenderableType] = [_three(answers)]
     if chosen.on_device is not None:
-        parts += [plain_text(message_of(each, chosen)) for each in chosen.on_device.failures[:MOST_FAILURES]]
+        messages = [message_of(each, chosen) for each in chosen.on_device.failures[:MOST_FAILURES]]
+        parts += [plain_text(message) for message in messages if message]
     if what_if:
         parts.append(_what_if(answers))
     if what_if and answers.suggested is not None:
-        parts.append(plain_text(f'try  PYTORCH_CUDA_ALLOC_CONF="{answers.suggested.settings}"', "bold"))
+        parts.append(plain_text(f'try  {VARIABLE}="{answers.suggested.settings}"', "bold"))
+    if what_if and answers.advice.failed:
+        parts.append(plain_text(settings_words(answers.advice)))
     parts += [plain_text(f"note: {note}") for note in answers.notes]
     return parts
 
@@ -132,16 +141,31 @@ def _three(answers: Answers) -> Table:
         ("reserved", f"{_reserved(answers)} {under}, {share} of it never live"),
     ]
     if device is not None and chosen.total is not None:
-        least, most = chosen.total
-        rows.append(
-            ("device total", f"{format_bytes(least)} to {format_bytes(most)}, with what is held beside")
-        )
+        if device.overheads:
+            total = " to ".join(map(format_bytes, chosen.total))
+            rows.append(("device total", f"{total}, with what is held beside"))
         for overhead, count in device.overheads:
             low, high = (format_bytes(count * each) for each in (overhead.least_bytes, overhead.most_bytes))
             rows.append((f"  {overhead.name}", f"{low} to {high} ({overhead.source})"))
         rows.append((device.name, _capacity(device)))
-        rows.append(("verdict", _verdict(chosen)))
+        rows.append(("verdict", verdict_words(chosen)))
     return label_table(rows)
+
+
+def settings_words(advice: SettingsAdvice) -> str:
+    """What other settings do for a request that failed, or for what is reserved."""
+    if advice.failed and advice.out_of_reach is not None:
+        live = format_bytes(advice.out_of_reach)
+        return f"no setting can meet it: {live} would be live, more than there is"
+    if advice.settings is None:
+        nothing = "meets it for certain" if advice.failed else "reserves less"
+        return f"none of the allocator settings that were simulated {nothing}"
+    words, rests_on = advice.settings.words, RULES_ONLY if advice.is_rules_only else SIMULATED
+    if advice.failed:
+        after = "; what would have been asked for after it is not recorded" if advice.is_recorded else ""
+        return f"with {words} the request is met ({rests_on}){after}"
+    least = format_bytes(advice.reserved)
+    return f"−{format_bytes(advice.saved)} reserved with {words}: {least}, {rests_on}"
 
 
 def _reserved(answers: Answers) -> str:
@@ -154,14 +178,17 @@ def _capacity(device: Device) -> str:
     return f"{format_bytes(device.total_bytes)}{headroom} ({device.source})"
 
 
-def _verdict(answer: SettingsAnswer) -> str:
+def verdict_words(answer: SettingsAnswer) -> str:
+    """Whether it fits on its device, and what does not."""
     run, fit = answer.on_device, answer.fit
     if run is None or fit is None:
         return "no device"
     again = f", after what was cached had to go back {run.retries:,} ×" if run.retries else ""
     if fit is Fit.DOES_NOT_FIT:
         failure = run.failures[0]
-        return f"{fit}: {format_bytes(failure.asked)} asked for at step {failure.event + 1:,} cannot be met"
+        again = ", as recorded" if failure.was_recorded else ""
+        where = f"asked for at step {failure.event + 1:,} cannot be met{again}"
+        return f"{fit}: {format_bytes(failure.asked)} {where}"
     return f"{fit}{again}"
 
 
