@@ -87,6 +87,17 @@ def _named(path: Path | str) -> Iterator[None]:
         raise InputError(str(path), "", f"{reason!r} on writing", "a file that may be written") from None
 
 
+def ended_words(code: int, said: str) -> str:
+    """How a process ended that left no answer, from its return code (negative: a signal) and the last line of
+    what it `said`."""
+    last = said.strip().splitlines()[-1:]
+    told = f": {last[0]}" if last else ""
+    if code >= 0:
+        return f"the process ended with code {code}{told}"
+    why = " (the machine ran out of memory, perhaps)" if -code == signal.SIGKILL else ""
+    return f"the process was ended by {signal.Signals(-code).name}{why}{told}"
+
+
 def end_with_parent() -> None:
     """Have Linux end this process when the thread that started it is gone, even while it is held."""
     if sys.platform == "linux":

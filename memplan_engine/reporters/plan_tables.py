@@ -217,14 +217,29 @@ def layout_table(layout: Layout, problem: Problem, every_row: bool = False) -> R
     return Group(regions, *_held(problem), entries, counted_line)
 
 
-def _held(problem: Problem) -> Iterable[RenderableType]:
-    """What is held on the device at the fullest step, by category, where there is a graph."""
+def device_lines(problem: Problem) -> list[Text]:
+    """What is held on the device at the fullest step, in a line, where there is a graph."""
+    held = _on_device(problem)
+    parts = (f"{name} {format_bytes(nbytes)}" for name, nbytes in held.items())
+    return [plain_text(f"{_held_words(held)}: {', '.join(parts)}")] if held else []
+
+
+def _on_device(problem: Problem) -> dict[str, int]:
     # Here, not above: a plan's table waits for nothing of the peak.
     from memplan_engine.analysis.device_memory import on_device
 
-    if held := on_device(problem):
+    return on_device(problem)
+
+
+def _held_words(held: dict[str, int]) -> str:
+    return f"on the device at most {format_bytes(sum(held.values()))} at one step"
+
+
+def _held(problem: Problem) -> Iterable[RenderableType]:
+    """What is held on the device at the fullest step, by category, where there is a graph."""
+    if held := _on_device(problem):
         rows = ((name, f"{nbytes:,}", format_bytes(nbytes)) for name, nbytes in held.items())
-        title = f"on the device at most {format_bytes(sum(held.values()))} at one step, of which"
+        title = f"{_held_words(held)}, of which"
         yield make_table(("category", *numbers("bytes", "size")), rows, title)
 
 
@@ -305,12 +320,14 @@ def _object_facts(plan: Plan) -> dict[str, Any]:
     }
 
 
-def peak_summary(peak: Peak) -> dict[str, Any]:
-    """What the peak is made of."""
+def peak_summary(peak: Peak, problem: Problem) -> dict[str, Any]:
+    """What the peak is made of. `on_device` has what is held with it at the fullest step, by category: of a
+    graph also weights, the state of an optimizer and inputs."""
     return {
         "peak_step": peak.step,
         "peak_bytes": peak.nbytes,
         **scope_summary(peak.scope, peak.counted),
+        "on_device": _on_device(problem),
         "workspace_bytes": peak.workspace_bytes,
         "ops": [op.name for op in peak.ops],
         "contributors": [contributor_facts(contributor, peak) for contributor in peak.contributors],
@@ -325,12 +342,10 @@ def offsets(plan: Plan) -> dict[str, int]:
 def layout_summary(layout: Layout, problem: Problem) -> dict[str, Any]:
     """The regions with their entries; offsets count from the start of each region, bytes. `on_device` has
     what is held at the fullest step, by category."""
-    from memplan_engine.analysis.device_memory import on_device
-
     return {
         "bytes": layout.nbytes,
         **scope_summary(layout.scope),
-        "on_device": on_device(problem),
+        "on_device": _on_device(problem),
         "regions": [
             {
                 "kind": str(region.kind),

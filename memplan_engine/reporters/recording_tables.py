@@ -350,8 +350,11 @@ def _predicted_tables(observation: Observation, all_rows: bool) -> list[Renderab
     table.add_row(f"peak{on}", plain_text(_peak_words(said)))
     if len(said["step_peaks"]) > 1:
         table.add_row("by step", ", ".join(map(format_bytes, said["step_peaks"])))
+    kept = f"{exact(said['state_bytes'])}: weights, buffers, what optimizers keep; not in the peak"
+    table.add_row(f"state{on}", kept)
+    both = said["peak_bytes"] + said["state_bytes"]
     table.add_row(
-        f"state{on}", f"{exact(said['state_bytes'])}: weights, buffers, what optimizers keep; not in the peak"
+        f"together{on}", f"{exact(both)}: peak and state; what a GPU counts is more (memplan allocator)"
     )
     for each in said["devices"] if several else ():
         if each["device"] != said["device"]:

@@ -21,7 +21,7 @@ import torch
 from memplan_engine.errors import InputError, MemplanError
 from memplan_engine.runtime.scratch import scratch_folder
 from memplan_engine.runtime.trial.equality import OperatorDigests
-from memplan_engine.system import end_with_parent
+from memplan_engine.system import end_with_parent, ended_words
 from memplan_engine.torch_capture.capture_module import register_caches
 from memplan_engine.torch_capture.torch_factory import build_factory
 from memplan_engine.torch_capture.torch_run import as_input_error
@@ -178,10 +178,8 @@ def _answer(folder: Path, ended: subprocess.CompletedProcess[str], factory: str)
     if wrong.exists():
         raise InputError(**json.loads(wrong.read_text()))
     if not (folder / "step.pt").exists():
-        last = (ended.stderr.strip().splitlines() or ["no message"])[-1]
-        raise MemplanError(
-            f"factory {factory}: eager step: the process ended with code {ended.returncode}: {last}"
-        )
+        words = ended_words(ended.returncode, ended.stderr)
+        raise MemplanError(f"factory {factory}: eager step: {words}")
     return EagerStep(**torch.load(folder / "step.pt", weights_only=True))
 
 

@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
 Result = TypeVar("Result")
-RECORDED = "or, if it runs eagerly, a plan of a recorded run (memplan observe; in Python observe_model)"
+RECORDED = "or, if it runs eagerly, a plan of a recorded run (memplan observe FACTORY; observe_model)"
 """The way out for whatever cannot be captured: it runs as it is, and what it allocated is planned."""
-STEP_RECORDED = "or, if it runs eagerly, a recorded run (memplan observe --training step; observe_model)"
+STEP_RECORDED = (
+    "or, if it runs eagerly, a recorded run of it as a factory "
+    "(memplan observe FACTORY --training step; observe_model)"
+)
 MEASURED = "2.13"
 """What kernels allocate was measured on this release, and its private interfaces are the ones in use."""
 MOST_ELEMENTS = 2**20

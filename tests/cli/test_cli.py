@@ -165,7 +165,11 @@ def test_a_graph_has_ops_constants_and_inputs(memplan, tmp_path):
     code, out, _ = memplan("peak", "net.json")
     assert code == 0
     assert out.splitlines()[0] == "Graph peak 70 B at i (step 3): d 40 B (57 %); c 30 B (43 %)"
-    assert "op i" in out.splitlines()[1]
+    held = "on the device at most 178 B at one step: weights 100 B, activations 70 B, inputs 8 B"
+    assert out.splitlines()[1] == held
+    facts = json.loads(memplan("peak", "net.json", "--json")[1])
+    assert facts["on_device"] == {"weights": 100, "activations": 70, "inputs": 8}
+    assert "op i" in out.splitlines()[2]
     found = json.loads(memplan("plan", "net.json", "--json")[1])
     assert (found["graph"], found["buffers"], found["steps"], found["constants_bytes"]) == ("net", 4, 4, 100)
     assert json.loads(memplan("plan", "net.json", "--plan-inputs", "--json")[1])["buffers"] == 5

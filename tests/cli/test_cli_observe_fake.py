@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -85,6 +86,10 @@ def test_it_says_what_a_real_run_says(observe: Any, options: tuple[str, ...]) ->
     kept = 2 * weights + 4 * 4 if "adam" in options else 0
     assert said["state_bytes"] == weights + kept
     assert said["steps"] == (2 if options else 0)
+    told = observe("models.py:net", "--fake", *options)[1]
+    assert re.search(
+        rf"together +\S+ \S+ \({said['peak_bytes'] + weights + kept:,} B\): peak and state", told
+    )
 
 
 def test_what_it_writes_is_planned_explained_and_compared(observe: Any, memplan: Any) -> None:

@@ -83,7 +83,7 @@ def test_a_new_column_of_the_peak_appears_in_table_json_report_and_page(monkeypa
     new = PeakColumn(heading="letters", key="letters", value=lambda part, _: len(part.name), text=str)
     monkeypatch.setattr(figure_list, "PEAK_COLUMNS", (*PEAK_COLUMNS, new))
     peak = find_peak(PROBLEM)
-    assert [each["letters"] for each in peak_summary(peak)["contributors"]] == [1, 1]
+    assert [each["letters"] for each in peak_summary(peak, PROBLEM)["contributors"]] == [1, 1]
     assert "letters" in printed(peak_table(peak, "three")).splitlines()[2]
     assert '<th scope="col">letters</th>' in to_html(PLAN)
     table = open_app(doc="example:teaching_gaps").dataframe[0].value

@@ -100,7 +100,10 @@ print("PEAK", json.dumps([mode.peak, kept[-1]]))
         ("import os\nos.fork()\n", "train.py: found a process that is forked at .*train.py:2"),
         ("import multiprocessing as m\nm.get_context('fork').Process().start()\n", "is forked at"),
         ("import multiprocessing as m\nm.get_context('spawn').Process().start()\n", "is started at .*:2"),
-        ("raise ValueError('no data')\n", "ValueError: no data at .*train.py:1"),
+        (
+            "raise ValueError('no data')\n",
+            "ValueError: no data at .*train.py:1, expected a script that runs as it is, .*observe FACTORY",
+        ),
         ("open('nothing.csv')\n", "FileNotFoundError.*train.py:1"),
         ("import sys\nsys.exit(3)\n", "a script that ends with 3"),
         ("print('nothing')\n", "a script that runs no operator of torch, expected one that trains or infers"),
@@ -109,10 +112,14 @@ print("PEAK", json.dumps([mode.peak, kept[-1]]))
             "parser.add_argument('--data', required=True)\nparser.parse_args()\n",
             "a script that ends with 2: .*the following arguments are required: --data",
         ),
-        ("import os\nos._exit(4)\n", "the process ended with code 4"),
+        ("import os\nos._exit(4)\n", "the process ended with code 4$"),
+        (
+            "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n",
+            "the process was ended by SIGKILL .the machine ran out of memory, perhaps.$",
+        ),
         ("import torch\nif torch.rand(2).sum() > 1: pass\n", "train.py:2, which is not known"),
         ("import torch\ntorch.rand(4)[torch.rand(4) > 0.5]\n", "depends on values.*train.py:2"),
-        ("def f(:\n", "SyntaxError"),
+        ("def f(:\n", "train.py: line 1: found SyntaxError: invalid syntax, expected what Python can read"),
         (
             "import threading, torch\ndef work():\n    torch.nn.Linear(3, 3)(torch.rand(2, 3))\n"
             "thread = threading.Thread(target=work)\nthread.start()\nthread.join()\n",

@@ -153,7 +153,7 @@ def test_what_depends_on_the_data_is_told_with_its_line_and_what_can_be_done(mod
             load(model, (X,))
         message = str(raised.value)
         assert line in message.replace(f"{Path.cwd()}/", "")
-        assert message.endswith("a plan of a recorded run (memplan observe; in Python observe_model)")
+        assert message.endswith("a plan of a recorded run (memplan observe FACTORY; observe_model)")
     with pytest.raises(InputError) as raised:
         StaticRuntime(Branches(), (X,), dynamic_shapes="x:0=rows[2:9]")
     assert "test_runtime_program.py:" in str(raised.value)

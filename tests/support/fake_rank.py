@@ -25,7 +25,7 @@ def main(rank: str, world: str, mailbox: str, out: str, script: str, *arguments:
         script_run.as_script(script, arguments),
         script_run.alone(),
     ):
-        run = lambda: script_run._run(script, Path.cwd())  # noqa: E731
+        run = lambda: script_run._run(script, Path.cwd(), "a script")  # noqa: E731
         seen = fake_run.observe_whole(run, "train.py", "a script")
     flow = seen.flow
     assert flow is not None

@@ -89,7 +89,8 @@ def tables(graph, unnamed):
     changed = diff_summary(diff(other, plan))["modules"][0]["buffers"][0]
     return {
         "peak": [
-            (each["name"], each["overload"], each["flops"]) for each in peak_summary(peak)["contributors"]
+            (each["name"], each["overload"], each["flops"])
+            for each in peak_summary(peak, plan.problem)["contributors"]
         ],
         "headings": [str(column.header) for column in peak_table(peak, "net").columns],
         "cells": [[str(cell) for cell in column.cells] for column in peak_table(peak, "net").columns[6:8]],

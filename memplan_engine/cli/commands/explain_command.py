@@ -65,9 +65,10 @@ def peak(
     if by is None and minus is None:
         show(
             as_json,
-            lambda: plan_tables.peak_summary(contents),
+            lambda: plan_tables.peak_summary(contents, problem),
             lambda: [
                 plain_text(peak_report.headline(contents, problem, step is None)),
+                *plan_tables.device_lines(problem),
                 plan_tables.peak_table(contents, problem.name, all_rows),
                 *plan_tables.counted_lines(problem),
             ],

@@ -25,7 +25,7 @@ from memplan_engine.errors import InputError, MemplanError
 from memplan_engine.formats.memplan_json.observation_file import load_observation, write_observation
 from memplan_engine.recordings.observation import Observation
 from memplan_engine.runtime.scratch import scratch_folder
-from memplan_engine.system import end_with_parent
+from memplan_engine.system import end_with_parent, ended_words
 from memplan_engine.torch_capture.torch_fake import patched
 from memplan_engine.torch_capture.torch_storages import OperatorMode
 from memplan_engine.torch_capture.training.torch_origins import who_asks
@@ -107,8 +107,7 @@ def answer(folder: Path, code: int, name: str) -> Observation:
     if not (folder / RUN).exists():
         said = folder / SAID
         text = said.read_text(errors="replace") if said.exists() else ""
-        last = (text.strip().splitlines() or ["no message"])[-1]
-        raise MemplanError(f"{name}: the process ended with code {code}: {last}")
+        raise MemplanError(f"{name}: {ended_words(code, text)}")
     return load_observation(folder / RUN)
 
 

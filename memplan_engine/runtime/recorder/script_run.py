@@ -36,7 +36,7 @@ from memplan_engine.runtime.recorder.own_process import SAID, answer, leave
 from memplan_engine.runtime.recorder.saved_files import keeping_checkpoints
 from memplan_engine.runtime.scratch import scratch_folder
 from memplan_engine.system import end_with_parent
-from memplan_engine.torch_capture.torch_fake import patched
+from memplan_engine.torch_capture.torch_fake import STEP_RECORDED, patched
 from memplan_engine.torch_capture.training.torch_origins import who_asks
 
 MOST_STEPS = 3
@@ -50,6 +50,7 @@ CALIBRATION = "calibration.json"
 Within = Callable[[dict[str, Any]], AbstractContextManager[Any]]
 """Makes of a request what is around its run."""
 EXPECTED = "a script that trains or infers on its own, in one process"
+RUNS = f"a script that runs as it is, {STEP_RECORDED}"
 
 
 def observe_script(
@@ -154,7 +155,7 @@ def too_long(name: str, seconds: float) -> InputError:
     return InputError(name, "", found, "one that ends, or more time (--seconds)")
 
 
-def main(folder: Path, within: Within | None = None, expected: str = EXPECTED) -> None:
+def main(folder: Path, within: Within | None = None, expected: str = RUNS) -> None:
     """Run the script that `folder` asks for, and leave there what became of it; `within` makes of the request
     what is to be around the run."""
     request = json.loads((folder / "request.json").read_text())
@@ -187,7 +188,7 @@ def main(folder: Path, within: Within | None = None, expected: str = EXPECTED) -
     leave(observe, folder)
 
 
-def _run(script: str, home: Path, expected: str = EXPECTED) -> None:
+def _run(script: str, home: Path, expected: str) -> None:
     """The script as the main program; it may change the folder meanwhile."""
     said = io.StringIO()
     try:
@@ -198,6 +199,9 @@ def _run(script: str, home: Path, expected: str = EXPECTED) -> None:
             last = (said.getvalue().strip().splitlines() or [""])[-1]
             found = f"a script that ends with {end.code!r}{last and f': {one_line(last, 300)}'}"
             raise InputError(Path(script).name, "", found, expected) from None
+    except SyntaxError as error:
+        place, found = f"line {error.lineno}", f"SyntaxError: {error.msg}"
+        raise InputError(Path(error.filename or script).name, place, found, "what Python can read") from None
     finally:
         os.chdir(home)
 
