@@ -4,8 +4,9 @@
 
 On layered random graphs: the search with the free end placed first and without it; the best of seven
 randomised greedy orders by noise, as a part of the one without noise; the nodes and processor seconds of
-proofs by pairs of peaks that the search alone has proved; and how many units every order passes alone, at
-which a graph could be split.
+proofs by pairs of peaks that the search alone has proved; how far searches of parts of an order get, by their
+width, where moves of blocks end; what proofs by the first or the last of some units add to one cut; and how
+many units every order passes alone, at which a graph could be split.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ from memplan_engine import Graph, SolveLimits, reorder  # noqa: E402
 from memplan_engine.kernels.order.greedy import greedy_order  # noqa: E402
 from memplan_engine.rewrites.order import order_search  # noqa: E402
 from memplan_engine.rewrites.order.both_ends import with_ending  # noqa: E402
+from memplan_engine.rewrites.order.cases import CaseTree  # noqa: E402
 from memplan_engine.rewrites.order.order_problem import OrderProblem, order_problem  # noqa: E402
 from memplan_engine.rewrites.order.order_search import OrderSearch, ProvedBy, load_order_kernels  # noqa: E402
-from memplan_engine.rewrites.order.pairs import PairSearch, PairTree  # noqa: E402
+from memplan_engine.rewrites.order.pairs import PairSearch  # noqa: E402
 from tests.rewrites.order_graphs import layered_graph  # noqa: E402
 
 SEARCHED = ((250, 12), (250, 25), (1_000, 12), (1_000, 25), (1_000, 50))
@@ -86,8 +88,43 @@ def proofs(seconds: float) -> Iterator[str]:
                 yield f"{ops} ops, width {width}, seed {seed}, {units} units: {found}"
 
 
-def nodes(tree: PairTree) -> int:
-    return 1 + sum(map(nodes, tree.cases or ()))
+def windows(seconds: float) -> Iterator[str]:
+    for ops, width in SEARCHED:
+        search = _searched(ops, width, seconds)
+        with patch.object(order_search, "WINDOWS", ()), search.limits.running():
+            search._improve(0, order_search.FIRST_SECONDS)
+        said = [f"moves of blocks {search.peak}"]
+        for units in order_search.WINDOWS:
+            began = time.process_time()
+            with patch.object(order_search, "WINDOWS", (units,)):
+                search._search_windows(seconds)
+            said.append(f"{units} units {search.peak} in {time.process_time() - began:.2f} s")
+        yield f"{ops} ops, width {width}: {', '.join(said)}"
+
+
+def cases(seconds: float) -> Iterator[str]:
+    for ops, width in SEARCHED:
+        search = _searched(ops, width, seconds)
+        with search.limits.running():
+            search._improve(0, order_search.FIRST_SECONDS)
+            search._cut()
+            cut, began = search.peak / search.bound - 1, time.process_time()
+            search._prove_ends(seconds)
+        gap, took = search.peak / search.bound - 1, time.process_time() - began
+        yield f"{ops} ops, width {width}: gap {cut:.2%} by one cut, {gap:.2%} by cases, {took:.2f} s"
+
+
+def _searched(ops: int, width: int, seconds: float) -> OrderSearch:
+    search = OrderSearch(order_problem(layered_graph(1, ops, width)), SolveLimits(3 * seconds))
+    search.begin()
+    with search.limits.running():
+        search._rules()
+        search._cut(seconds=order_search.FIRST_SECONDS)
+    return search
+
+
+def nodes(tree: CaseTree) -> int:
+    return 1 + sum(map(nodes, tree.cases))
 
 
 def passed_alone(graph: Graph) -> tuple[int, int]:
@@ -112,7 +149,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     options = parser.parse_args()
     load_order_kernels()
-    for line in chain(ends(options.seconds), noises(), proofs(options.seconds)):
+    seconds = options.seconds
+    for line in chain(ends(seconds), noises(), proofs(seconds), windows(seconds), cases(seconds)):
         print(line, flush=True)
     for ops, width in SEARCHED:
         count, alone = passed_alone(layered_graph(1, ops, width))

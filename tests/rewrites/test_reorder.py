@@ -156,7 +156,7 @@ def test_two_branches_by_hand() -> None:
     assert (result.live_before, result.live_after, result.bound_bytes) == (21, 12, 12)
     # One cut cannot tell: while b comes down, a may not have begun. Whichever comes down last has the other's
     # byte beside its own 11.
-    assert result.proved_by is ProvedBy.PAIRS
+    assert result.proved_by is ProvedBy.CASES
     assert check_reorder(graph, result.graph, result.certificate) == ()
 
 

@@ -11,10 +11,10 @@ from memplan_engine import check_reorder, reorder
 from memplan_engine.graph import Graph, Op
 from memplan_engine.rewrites.order.certificate import (
     ArcKind,
+    CasesProof,
     CutProof,
     FlowArc,
     OrderCertificate,
-    PairProof,
     ReturnedProof,
 )
 from memplan_engine.rewrites.order.check_reorder import OrderRule, check_certificate
@@ -191,20 +191,30 @@ def test_a_flow_for_another_op_or_none_is_refused() -> None:
         assert check_certificate(chain(), replace(certificate, proof=wrong))
 
 
-def test_both_cases_of_a_pair_have_to_be_proved() -> None:
+def test_each_case_has_to_be_proved() -> None:
     graph = two_branches()
     certificate = certificate_of(graph)
     proof = certificate.proof
     assert certificate.nbytes == 30
-    assert isinstance(proof, PairProof)
-    # The case in which one comes first says nothing of the other.
+    assert isinstance(proof, CasesProof)
+    assert len(proof.ops) == 2
+    one, other = proof.ops
+    # The case in which one comes first says nothing of the other, and one that is left out says nothing.
     for wrong in (
-        replace(proof, one_first=proof.other_first),
-        replace(proof, other_first=proof.one_first),
-        replace(proof, one=proof.other),
-        proof.one_first,
+        replace(proof, proofs=proof.proofs[::-1]),
+        replace(proof, proofs=proof.proofs[:1] * 2),
+        replace(proof, proofs=proof.proofs[:1]),
+        replace(proof, ops=proof.ops[:1], proofs=proof.proofs[:1]),
+        replace(proof, ops=(one, one)),
+        replace(proof, ops=(one, "nobody")),
+        replace(proof, ops=(), proofs=()),
+        replace(proof, is_first=not proof.is_first),
+        proof.proofs[0],
     ):
         assert check_certificate(graph, replace(certificate, proof=wrong))
+    # Of two ops the first is the one that is not the last.
+    turned = replace(proof, ops=(other, one), is_first=not proof.is_first)
+    assert check_certificate(graph, replace(certificate, proof=turned)) == []
 
 
 def test_each_way_of_writing_over_an_input_has_to_be_proved() -> None:

@@ -44,7 +44,7 @@ def free_ending(o: OrderArrays, limit: int) -> Ints:
     S may want to write over what it touches: after the move that would still be needed. The same holds for a
     hill, as in `run_free`.
     """
-    w = _begin(o)
+    w = begin_ending(o)
     again = True
     while again:
         again = _place_valleys(o, w, limit, 0, -1)
@@ -57,7 +57,7 @@ def free_ending(o: OrderArrays, limit: int) -> Ints:
 
 
 @kernel
-def _begin(o: OrderArrays) -> Ending:
+def begin_ending(o: OrderArrays) -> Ending:
     """Nothing is placed."""
     n, m = len(o.out), len(o.size)
     w = Ending(
@@ -110,23 +110,30 @@ def _gain(o: OrderArrays, w: Ending, v: int) -> int:
 
 
 @kernel
-def _fits(o: OrderArrays, w: Ending, limit: int, v: int) -> bool:
-    """Whether v may be last in S within `limit`, and takes from nobody in S what that may write over."""
+def before_last(o: OrderArrays, w: Ending, v: int) -> int:
+    """The bytes that are live while v runs, last in S."""
     rise = o.out[v]
     for i in range(o.over_of[v], o.over_of[v + 1]):
-        w.writers[o.over[i]] -= 1
         if w.later[o.over[i]] == 0:
             rise = 0
+    return w.counts[LIVE] - _gain(o, w, v) + rise
+
+
+@kernel
+def _fits(o: OrderArrays, w: Ending, limit: int, v: int) -> bool:
+    """Whether v may be last in S within `limit`, and takes from nobody in S what that may write over."""
+    for i in range(o.over_of[v], o.over_of[v + 1]):
+        w.writers[o.over[i]] -= 1
     alone = True
     for i in range(o.used_of[v], o.used_of[v + 1]):
         alone &= w.writers[o.used[i]] == 0
     for i in range(o.over_of[v], o.over_of[v + 1]):
         w.writers[o.over[i]] += 1
-    return alone and w.counts[LIVE] - _gain(o, w, v) + rise <= limit
+    return alone and before_last(o, w, v) <= limit
 
 
 @kernel
-def _place(o: OrderArrays, w: Ending, v: int) -> None:
+def place_last(o: OrderArrays, w: Ending, v: int) -> None:
     """Put v, which may be last, at the end of S."""
     w.counts[LIVE] -= _gain(o, w, v)
     for i in range(o.used_of[v], o.used_of[v + 1]):
@@ -145,7 +152,7 @@ def _place(o: OrderArrays, w: Ending, v: int) -> None:
 
 @kernel
 def _take_back(o: OrderArrays, w: Ending) -> None:
-    """Undo the latest `_place`."""
+    """Undo the latest `place_last`."""
     v = w.order[w.counts[LEFT]]
     w.counts[LEFT] += 1
     for i in range(o.before_of[v], o.before_of[v + 1]):
@@ -169,7 +176,7 @@ def _place_valleys(o: OrderArrays, w: Ending, limit: int, first: int, foot: int)
     while i < w.counts[FREE] and w.counts[LIVE] > foot:
         v = w.free[i]
         if _gain(o, w, v) >= 0 and _fits(o, w, limit, v):
-            _place(o, w, v)
+            place_last(o, w, v)
             placed, i = True, first
         else:
             i += 1
@@ -187,7 +194,7 @@ def _climb(o: OrderArrays, w: Ending, limit: int, u: int) -> bool:
     _drop_free(w, u)
     _add_free(w, u)
     first = w.counts[FREE] - 1
-    _place(o, w, u)
+    place_last(o, w, u)
     _place_valleys(o, w, limit, first, foot)
     if w.counts[LIVE] <= foot:
         return True

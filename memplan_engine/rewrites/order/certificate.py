@@ -50,14 +50,13 @@ class CutProof:
 
 
 @dataclass(frozen=True, slots=True)
-class PairProof:
-    """Of two ops one runs first: a proof for the orders in which that is `one`, and one for those in which it
-    is `other`."""
+class CasesProof:
+    """Of `ops` one runs before all others, or, unless `is_first`, after all others: for each a proof for the
+    orders in which that is the one."""
 
-    one: str
-    other: str
-    one_first: Proof
-    other_first: Proof
+    ops: tuple[str, ...]
+    is_first: bool
+    proofs: tuple[Proof, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ class ReturnedProof:
     flows: tuple[Flow, ...] = field(default=(), init=False)
 
 
-Proof = CutProof | PairProof | ReturnedProof
+Proof = CutProof | CasesProof | ReturnedProof
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ class OrderCertificate:
     @property
     def flows(self) -> tuple[Flow, ...]:
         """All of its flows."""
-        return tuple(_flows(self.proof))
+        return tuple(flows_of(self.proof))
 
     @property
     def arcs(self) -> int:
@@ -90,9 +89,10 @@ class OrderCertificate:
         return sum(len(flow.arcs) for flow in self.flows)
 
 
-def _flows(proof: Proof) -> Iterator[Flow]:
-    if not isinstance(proof, PairProof):
-        yield from proof.flows
+def flows_of(proof: Proof) -> Iterator[Flow]:
+    """All flows of a proof."""
+    if isinstance(proof, CasesProof):
+        for case in proof.proofs:
+            yield from flows_of(case)
     else:
-        yield from _flows(proof.one_first)
-        yield from _flows(proof.other_first)
+        yield from proof.flows

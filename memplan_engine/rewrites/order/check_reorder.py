@@ -220,11 +220,15 @@ def _check_proof(
         return _check_cut(facts, certificate, proof, assumed)
     if isinstance(proof, ReturnedProof):
         return _check_returned(facts, certificate.nbytes)
-    pair = (proof.one, proof.other)
-    if proof.one == proof.other or not facts.place.keys() >= set(pair):
-        return [OrderBreach(OrderRule.WAYS, f"{pair[0]}, {pair[1]}", "not two ops of the graph")]
-    first = _check_proof(facts, certificate, proof.one_first, assumed | {pair})
-    return first + _check_proof(facts, certificate, proof.other_first, assumed | {pair[::-1]})
+    ops = set(proof.ops)
+    if not len(proof.proofs) == len(proof.ops) == len(ops) > 0 or not facts.place.keys() >= ops:
+        found = f"{len(proof.proofs)} cases, not one for each of {len(ops)} ops of the graph"
+        return [OrderBreach(OrderRule.WAYS, ", ".join(proof.ops[:3]), found)]
+    breaches = []
+    for end, case in zip(proof.ops, proof.proofs, strict=True):
+        pairs = ((end, other) if proof.is_first else (other, end) for other in ops - {end})
+        breaches += _check_proof(facts, certificate, case, assumed.union(pairs))
+    return breaches
 
 
 def _check_returned(facts: _Facts, needed: int) -> list[OrderBreach]:

@@ -87,12 +87,12 @@ def order_problem(
     over = of_units([[number[name] for name in taken.get(op, ())] for op in range(len(needs))])
     size = np.array([counted[name] for name in names], np.int64)
     arrays = OrderArrays(
-        *_listed(before),
-        *_listed(_turned(before, len(units))),
-        *_listed(made),
-        *_listed(used),
-        *_listed(over),
-        *_listed(_turned(used, len(names))),
+        *listed(before),
+        *listed(turned(before, len(units))),
+        *listed(made),
+        *listed(used),
+        *listed(over),
+        *listed(turned(used, len(names))),
         maker=np.array([unit_of[maker[name]] for name in names], np.int64),
         size=size,
         kept=np.array([name in returned for name in names], np.bool_),
@@ -172,13 +172,13 @@ def _lead(
     return moved
 
 
-def _listed(lists: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
+def listed(lists: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
     """Where each list begins, and all of them one behind the other."""
     starts = np.cumsum([0, *map(len, lists)], dtype=np.int64)
     return starts, np.fromiter((item for own in lists for item in own), np.int64, int(starts[-1]))
 
 
-def _turned(lists: Sequence[Sequence[int]], count: int) -> list[list[int]]:
+def turned(lists: Sequence[Sequence[int]], count: int) -> list[list[int]]:
     """In which lists each of the numbers below `count` stands."""
     turned: list[list[int]] = [[] for _ in range(count)]
     for place, own in enumerate(lists):

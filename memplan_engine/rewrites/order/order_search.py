@@ -16,10 +16,12 @@ from memplan_engine.kernels.order.flow import ENDLESS, push_flow
 from memplan_engine.kernels.order.greedy import greedy_order, move_blocks
 from memplan_engine.problem import Ints
 from memplan_engine.rewrites.order.both_ends import with_ending
+from memplan_engine.rewrites.order.cases import CaseTree, prove_by_ends
 from memplan_engine.rewrites.order.cut_bound import NOTHING, Cuts, cut_bound
 from memplan_engine.rewrites.order.heuristics import orders_by_rules
 from memplan_engine.rewrites.order.order_problem import OrderProblem, order_problem
-from memplan_engine.rewrites.order.pairs import FEW_UNITS, MANY_UNITS, PairSearch, PairTree
+from memplan_engine.rewrites.order.pairs import FEW_UNITS, MANY_UNITS, PairSearch
+from memplan_engine.rewrites.order.windows import window
 from memplan_engine.strategies.base import SolveLimits
 
 FIRST_CUTS = 32
@@ -37,6 +39,8 @@ PROOF_SECONDS = 3.0
 """Of a proof by pairs for a peak that the search alone has proved. 23 of 24 layered random graphs of 60 to
 1,000 ops took 0.01 to 1.1 s of processor time (`benchmarks order_parts`), the last has no such proof; the
 rest is for a shared core."""
+ENDS_SECONDS = 2.0
+"""Of a proof by what runs first or last: one try takes 0.01 to 0.6 s on steps of 1,200 to 2,000 units."""
 DIVES = (0.5, 0.25, 0.1)
 """Parts of the gap within which a search looks for any order at all."""
 TRIES = 2
@@ -51,6 +55,13 @@ failed had 200 to 560 when their time was up, and proved nothing more."""
 NARROW = 1e-3
 """Part of the peak below which a gap is not halved by orders from both ends: ten halvings at most, 5 ms each
 on a step of 5,000 ops."""
+WINDOWS = 32, 64
+"""Units of the parts of an order that are searched exactly. Of five layered random graphs (`benchmarks
+order_parts`) 32 units lower four, by 3 to 14 %, where moves of blocks end, and 64 one of them once more; 128
+and 256 none, and take seconds."""
+WINDOW_STATES = 3_000
+"""Of the search of such a part in the first round, which a core does in half a second: hard ones are left,
+for there are others."""
 RANDOM_ORDERS, MOVES = 8, 1_000
 """Randomised greedy orders at the start of a round, and moves of blocks between two looks at the clock."""
 GREEDY_NOISE = 1.0
@@ -62,7 +73,7 @@ class ProvedBy(StrEnum):
     """What proves a bound."""
 
     CUT = "one cut"
-    PAIRS = "cuts of pairs"
+    CASES = "cuts by cases"
     RETURNED = "what is returned"
     SEARCH = "exhaustive search"
 
@@ -93,7 +104,9 @@ class OrderSearch:
         self.live = problem.live(self.order)
         self.peak, self.found_by = int(self.live.max(initial=0)), "as given"
         self.bound, self.proved_by, self.unit = 0, ProvedBy.CUT, -1
-        self.tree: PairTree | None = None
+        self.tree: CaseTree | None = None
+        self.unprovable = ENDLESS
+        """Bytes that are known not to be proved by what runs first or last."""
         self.cuts = Cuts(problem)
 
     @property
@@ -115,6 +128,7 @@ class OrderSearch:
         self._rules()
         self._cut(seconds=FIRST_SECONDS)
         self._exact(self.bound, FIRST_STATES, FIRST_SECONDS)
+        self._prove_ends(ENDS_SECONDS)
         self._prove_pairs(FIRST_SECONDS, FEW_UNITS)
         seconds, seed, units = FIRST_SECONDS, 0, FEW_UNITS
         most = POOL_BYTES // (len(self.problem.units) + 64)
@@ -124,6 +138,7 @@ class OrderSearch:
             for part in DIVES:
                 aim = self.bound + int((self.peak - self.bound) * part)
                 self._exact(aim, most, seconds / len(DIVES))
+            self._prove_ends(max(seconds, ENDS_SECONDS))
             units = min(2 * units, MANY_UNITS)
             self._prove_pairs(LONGER * seconds, units)
             self._exact(self.bound, most, MORE * seconds)
@@ -181,7 +196,7 @@ class OrderSearch:
 
     def _improve(self, seed: int, seconds: float) -> None:
         """Orders from both ends, randomised greedy ones, then blocks of the best one moved until `seconds`
-        pass in vain."""
+        pass in vain, and parts of it searched."""
         self._meet()
         for number in range(RANDOM_ORDERS):
             if self.is_done:
@@ -195,6 +210,30 @@ class OrderSearch:
             moved = move_blocks(self.problem.arrays, moved, self.bound, MOVES, draw, self.limits.stop)
             if self._take(moved, "block moves"):
                 until = self.limits.elapsed + seconds
+        self._search_windows(seconds)
+
+    def _search_windows(self, seconds: float) -> None:
+        """Exact searches of parts of the best order around its worst steps, small parts first, within
+        `seconds`: whatever falls below the peak counts, until all steps have."""
+        order, live, until = self.order, self.live, self.limits.elapsed + seconds
+        states = int(WINDOW_STATES * seconds / FIRST_SECONDS)
+        for width in WINDOWS:
+            hard: set[int] = set()
+            while not self.is_done and self.limits.elapsed < until:
+                worst = sorted(set(np.flatnonzero(live == live.max()).tolist()) - hard)
+                if not worst:
+                    break
+                first = max(0, min(worst[0] - width // 2, len(order) - width))
+                within = order[first : first + width]
+                part = OrderSearch(window(self.problem, order, first, first + len(within)), self.limits)
+                part._exact(self.bound, states, seconds)
+                if part.peak == live.max():
+                    hard.update(range(worst[0] - width // 4, worst[0] + width // 4))
+                    continue
+                inner = within[part.order[1:] - 1]
+                order = np.concatenate([order[:first], inner, order[first + width :]])
+                live, hard = self.problem.live(order), set()
+                self._take(order, "windows")
 
     def _meet(self) -> None:
         """Halve the gap: at a limit within it, what is free at the end is placed there, and the rest is run
@@ -208,6 +247,26 @@ class OrderSearch:
             reached = int(self.problem.live(order).max())
             low, high = (low, reached) if reached <= limit else (limit + 1, high)
 
+    def _prove_ends(self, seconds: float) -> None:
+        """Prove the peak by what runs first or last of some units, or, halving the gap, as much as that
+        proves, within `seconds`."""
+        if self.peak == 0:
+            return
+        share = self.limits.child(seconds)
+        with share.running():
+            while self._is_uncertified and not share.stopped:
+                target, gap = self.peak, self.unprovable - self.bound
+                if target >= self.unprovable:
+                    if gap <= 1 + NARROW * self.bound:
+                        break
+                    target = self.bound + gap // 2
+                tree = prove_by_ends(self.cuts, target, share.stop)
+                if tree is not None:
+                    self.bound, self.proved_by, self.tree = target, ProvedBy.CASES, tree
+                    self._report()
+                elif not share.stopped:
+                    self.unprovable = target
+
     def _prove_pairs(self, seconds: float, units: int) -> None:
         """Prove by pairs what cuts alone do not, up to the peak of the best order, within `seconds`."""
         if self.peak == 0 or self.limits.stopped or not self._is_uncertified:
@@ -217,7 +276,7 @@ class OrderSearch:
             search = PairSearch(self.problem, self.peak, self.order, share, units)
             proved, tree = search.prove(PAIR_NODES)
         if proved > self.bound or (proved == self.bound and self.proved_by is ProvedBy.SEARCH):
-            self.bound, self.proved_by, self.tree = proved, ProvedBy.PAIRS, tree
+            self.bound, self.proved_by, self.tree = proved, ProvedBy.CASES, tree
             self._report()
 
     @property

@@ -10,7 +10,7 @@ from itertools import combinations, count, zip_longest
 import numpy as np
 
 from memplan_engine.problem import Ints
-from memplan_engine.rewrites.order.certificate import ArcKind, PairProof, Proof
+from memplan_engine.rewrites.order.cases import CaseTree
 from memplan_engine.rewrites.order.cut_bound import Cuts, Pair
 from memplan_engine.rewrites.order.order_problem import OrderProblem
 from memplan_engine.strategies.base import SolveLimits
@@ -23,23 +23,6 @@ OBSTRUCTED = 4
 """Units, of those with most bytes live, whose cuts are held against what ran before them."""
 MOST_CLOSED = 16
 """Cases that are closed before all cuts are looked at again."""
-
-
-@dataclass(slots=True, eq=False)
-class PairTree:
-    """A proof of `bound` bytes in all orders that keep `pairs`: a cut of `unit`, or two cases of `pair`."""
-
-    pairs: tuple[Pair, ...]
-    bound: int
-    unit: int
-    pair: Pair = (-1, -1)
-    cases: tuple[PairTree, PairTree] | None = None
-
-    def split(self, pair: Pair, one: tuple[int, int], other: tuple[int, int]) -> tuple[PairTree, PairTree]:
-        """The two cases of `pair`, with the bound and the unit of each."""
-        self.pair = pair
-        self.cases = PairTree((*self.pairs, pair), *one), PairTree((*self.pairs, pair[::-1]), *other)
-        return self.cases
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +39,7 @@ class PairSearch:
     limits: SolveLimits
     units: int
 
-    def prove(self, nodes: int) -> tuple[int, PairTree]:
+    def prove(self, nodes: int) -> tuple[int, CaseTree]:
         """The bytes, at most `target`, that are proved by a tree of about `nodes` nodes, and the tree.
 
         The leaf that proves least is split. Where a case of a pair already comes to `target` by the cuts of
@@ -66,7 +49,7 @@ class PairSearch:
         """
         worst = np.argsort(-self.problem.live(self.order), kind="stable")
         among = self.order[worst[: 4 * self.units]].tolist()
-        root = PairTree((), *self._best_cut((), among))
+        root = CaseTree((), *self._best_cut((), among))
         number = count()
         leaves = [(root.bound, next(number), root)]
         while leaves[0][0] < self.target and not self.limits.stopped and nodes > 0:
@@ -192,31 +175,3 @@ class _After:
                     reached[u] = True
                     stack.append(u)
         return reached
-
-
-def write_out(tree: PairTree, problem: OrderProblem, single: OrderProblem, target: int) -> Proof | None:
-    """The proof with its flows, between ops: `single` is the problem in which each op is a unit. Pairs of
-    which no use is made are left out. None where that does not need `target` bytes."""
-    if tree.cases is None or tree.bound >= target:
-        pairs = tuple((problem.main[one], problem.main[other]) for one, other in tree.pairs)
-        return Cuts(single, pairs).proof(problem.main[tree.unit], target)
-    one, other = (problem.graph.ops[problem.main[unit]].name for unit in tree.pair)
-    written = []
-    for case, names in zip(tree.cases, ((one, other), (other, one)), strict=True):
-        proof = write_out(case, problem, single, target)
-        if proof is None or not _uses(proof, *names):
-            return proof
-        written.append(proof)
-    return PairProof(one, other, written[0], written[1])
-
-
-def _uses(proof: Proof, first: str, second: str) -> bool:
-    """Whether it matters to a flow of `proof` that `first` runs before `second`."""
-    if isinstance(proof, PairProof):
-        return _uses(proof.one_first, first, second) or _uses(proof.other_first, first, second)
-    waits = (ArcKind.WAITS, second, first)
-    return any(
-        (arc.kind, arc.tail, arc.head) == waits or (flow.op == second and arc.tail == first)
-        for flow in proof.flows
-        for arc in flow.arcs
-    )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from memplan_engine.graph import Graph
+from memplan_engine.rewrites.order.cases import CaseTree, write_out
 from memplan_engine.rewrites.order.certificate import OrderCertificate, ReturnedProof
 from memplan_engine.rewrites.order.order_problem import OrderProblem, order_problem
 from memplan_engine.rewrites.order.order_search import OrderSearch, ProvedBy, Tell
-from memplan_engine.rewrites.order.pairs import PairTree, write_out
 from memplan_engine.rewrites.reuse.in_place import take_over
 from memplan_engine.strategies.base import SolveLimits
 
@@ -102,7 +102,7 @@ def _certificate(problem: OrderProblem, search: OrderSearch, in_place: bool) -> 
         return OrderCertificate(search.bound, ReturnedProof(), in_place)
     table = take_over(problem.graph, doubts=False) if in_place else None
     single = order_problem(problem.graph, merge=False, take_over=table)
-    by_pairs = search.proved_by is ProvedBy.PAIRS
-    tree = search.tree if by_pairs and search.tree else PairTree((), search.bound, search.unit)
+    by_cases = search.proved_by is ProvedBy.CASES
+    tree = search.tree if by_cases and search.tree else CaseTree((), search.bound, search.unit)
     proof = write_out(tree, problem, single, search.bound)
     return OrderCertificate(search.bound, proof, in_place) if proof else None
