@@ -35,6 +35,9 @@ MOST_COMBINED = 4
 """How many of the candidates that save most are combined with one another."""
 LEAST_GAIN = 0.001
 """What a suggestion saves at least, a combination beyond its best part, as a share of the arena."""
+LITTLE = 0.01
+"""The share of the arena below which a saving that keeps every bit stands behind larger ones that do not: a
+reader who sees it first looks no further."""
 MOST_SECONDS_EACH = 10.0
 FIRST_SHARE = 1 / 4
 """What the plan as it is may take, where there is none yet."""
@@ -180,9 +183,17 @@ class _Trials:
         )
 
     def advice(self, *, complete: bool) -> Advice:
-        """What was found so far: what keeps every bit first, then the largest saving, then the fewest
-        changes."""
-        ranked = sorted(self.found, key=lambda each: (not each.same_bits, -each.saved_bytes, len(each.kinds)))
+        """What was found so far: what keeps every bit first, unless it saves little, then the largest saving,
+        then the fewest changes."""
+        little = int(LITTLE * self.situation.plan.arena_bytes)
+        ranked = sorted(
+            self.found,
+            key=lambda each: (
+                not each.same_bits or each.saved_bytes < little,
+                -each.saved_bytes,
+                len(each.kinds),
+            ),
+        )
         why = "" if ranked else _why_none(self.situation, self.rejected, complete)
         return Advice(self.situation.plan, self.capacity, tuple(ranked), tuple(self.rejected), complete, why)
 

@@ -18,7 +18,7 @@ from memplan_engine.lifetimes import Unread
 from memplan_engine.preparation import Preparation, prepare
 from memplan_engine.problem import make_problem
 from memplan_engine.strategies.base import SolveLimits
-from memplan_engine.what_if.edits import Drop, Pin, Shorten
+from memplan_engine.what_if.edits import Drop, Pin, Resize, Shorten
 from tests import ROOT
 from tests.support.graphs import make_graph
 
@@ -107,6 +107,20 @@ def test_a_suggestion_plans_as_its_options_say() -> None:
     assert best.how == Preparation(in_place=True)
     assert (best.title, best.saved_bytes) == ("Write 98 results in place", 12_582_912)
     assert make_plan(prepare(graph, best.how)).arena_bytes == best.arena_bytes == 40_894_464
+
+
+@pytest.mark.parametrize(("little", "first"), [(9, "all other bits"), (10, "the same bits")])
+def test_what_keeps_every_bit_stands_first_unless_it_saves_little(little: int, first: str) -> None:
+    whole = make_problem([0, 0], [2, 2], [500, 500], names=["a", "b"])
+
+    def propose(_: Situation) -> Iterator[Candidate]:
+        yield Candidate(("large",), "all other bits", edits=(Resize("a", 100),), same_bits=False)
+        yield Candidate(("small",), "the same bits", edits=(Resize("b", 500 - little),))
+
+    # One per cent of 1,000 bytes are ten.
+    advice = advise(whole, proposers=(propose,))
+    assert advice.plan.arena_bytes == 1000
+    assert [each.title for each in advice.suggestions][0] == first
 
 
 def test_buffers_have_no_ops_to_rewrite() -> None:
