@@ -28,6 +28,8 @@ MEASURED = "2.13"
 """What kernels allocate was measured on this release, and its private interfaces are the ones in use."""
 MOST_ELEMENTS = 2**20
 """Of a tensor that is worked out: masks and positions are far below, activations are seldom."""
+PLAIN = (type(None), bool, int, float, str)
+"""What is no tensor, and holds none."""
 EXPORTABLE = f"a model that torch.export can trace with these inputs, {RECORDED}"
 
 
@@ -83,6 +85,12 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
     import torch
     from torch.utils import _pytree as pytree
 
+    # What operators take is looked at often, and goes by itself.
+    kind = type(value)
+    if kind in (tuple, list):
+        return [tensor for part in value for tensor in tensors_of(part)]
+    if kind in PLAIN or isinstance(value, torch.Tensor):
+        return [] if kind in PLAIN else [value]
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 

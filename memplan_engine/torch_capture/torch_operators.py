@@ -9,6 +9,7 @@ tests/torch_capture/test_torch_kernels.py fails where torch changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.torch_capture.torch_fake import tensors_of
@@ -27,6 +28,8 @@ WRITES_UNSAID = {
 """Arguments written in training although the operator's schema does not say so."""
 Arguments = Mapping[str, Any]
 """What an operator was called with, by the names of its schema; defaults included."""
+TRAINING_FLAGS = ("training", "train", "use_input_stats")
+"""Arguments that say whether an operator is in training."""
 NO_REDUCTION = 0
 
 
@@ -38,18 +41,37 @@ def written_values(
 ) -> Iterator[Any]:
     """The arguments that the operator `target` writes, called with these; with `stand_ins`, which has the
     form of `(args, kwargs)`, what stands for them there. Of what has no schema none are known."""
+    said, unsaid, flags = _written_places(target)
+    if unsaid and any(_given(place, args, kwargs) is True for place in flags):
+        said += unsaid
+    for place in said:
+        if _given(place, args, kwargs) is not _ABSENT:
+            value = _given(place, *(stand_ins or (args, kwargs)))
+            if value is not _ABSENT:
+                yield value
+
+
+_ABSENT = object()
+Place = tuple[int, str]
+"""Of an argument: its place in the schema, and its name."""
+
+
+def _given(place: Place, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    at, name = place
+    return args[at] if at < len(args) else kwargs.get(name, _ABSENT)
+
+
+@lru_cache(maxsize=4096)
+def _written_places(target: Any) -> tuple[tuple[Place, ...], tuple[Place, ...], tuple[Place, ...]]:
+    """The arguments of an operator that its schema says to be written; those that are written in training
+    although it does not say so; and those that say whether that is."""
     schema = getattr(target, "_schema", None)
-    if schema is None:
-        return
-    arguments = arguments_of(target, args, kwargs)
-    values = arguments_of(target, *stand_ins) if stand_ins else arguments
-    undeclared = WRITES_UNSAID.get(schema.name, ())
-    training = any(arguments.get(flag) is True for flag in ("training", "train", "use_input_stats"))
-    for argument in schema.arguments:
-        alias = argument.alias_info
-        is_write = alias is not None and alias.is_write
-        if argument.name in values and (is_write or (training and argument.name in undeclared)):
-            yield values[argument.name]
+    places = [] if schema is None else [(at, each.name) for at, each in enumerate(schema.arguments)]
+    marks = [] if schema is None else [each.alias_info for each in schema.arguments]
+    written = [place for place in places if marks[place[0]] is not None and marks[place[0]].is_write]
+    unsaid = WRITES_UNSAID.get(schema.name, ()) if schema is not None else ()
+    rest = tuple(place for place in places if place[1] in unsaid and place not in written)
+    return tuple(written), rest, tuple(place for place in places if place[1] in TRAINING_FLAGS)
 
 
 def arguments_of(

@@ -120,7 +120,7 @@ def test_what_keeps_every_bit_stands_first_unless_it_saves_little(little: int, f
     # One per cent of 1,000 bytes are ten.
     advice = advise(whole, proposers=(propose,))
     assert advice.plan.arena_bytes == 1000
-    assert [each.title for each in advice.suggestions][0] == first
+    assert advice.suggestions[0].title == first
 
 
 def test_buffers_have_no_ops_to_rewrite() -> None:

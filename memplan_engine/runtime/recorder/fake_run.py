@@ -23,6 +23,7 @@ from memplan_engine.runtime.calibrate.model_calls import AskedCall, CallLog
 from memplan_engine.runtime.calibrate.seen_call import this_machine
 from memplan_engine.runtime.recorder.asked_values import answering_python
 from memplan_engine.runtime.recorder.assumed_values import Assumed
+from memplan_engine.runtime.recorder.cached_fakes import cached_fakes
 from memplan_engine.runtime.recorder.calibrated_ops import CalibratedOps, check_calibration
 from memplan_engine.runtime.recorder.fake_device import current_device, observed_on, target_of
 from memplan_engine.runtime.recorder.left_as_found import left_as_found
@@ -38,7 +39,7 @@ from memplan_engine.runtime.recorder.op_recorder import (
 from memplan_engine.runtime.recorder.own_process import in_own_thread
 from memplan_engine.torch_capture.capture_module import as_given, tracing
 from memplan_engine.torch_capture.torch_exporting import as_fused
-from memplan_engine.torch_capture.torch_fake import RECORDED, FakeTwins, fake_mode, patched
+from memplan_engine.torch_capture.torch_fake import RECORDED, FakeTwins, patched
 from memplan_engine.torch_capture.training.torch_eager_ops import as_eager
 from memplan_engine.torch_capture.training.torch_origins import RunningModules, who_asks, who_makes
 from memplan_engine.torch_capture.training.torch_recipe import (
@@ -209,9 +210,10 @@ def _faking(label: str, expected: str) -> Iterator[FakeTwins]:
             (torch.Tensor, "__deepcopy__", _copied),
         ),
         random_state(SEED),
+        cached_fakes() as mode,
     ):
         device = "cuda:0" if current_device().is_cuda else ""
-        yield FakeTwins(fake_mode(unknown_sizes=False), meta_device="cpu", device=device)
+        yield FakeTwins(mode, meta_device="cpu", device=device)
 
 
 def _no_nested(label: str, *call: Any, **options: Any) -> NoReturn:

@@ -334,7 +334,7 @@ def test_what_a_step_raises_is_told_with_a_way_out_that_fits(step: Any, found: s
     told = str(caught.value)
     assert found in told
     assert "expected a step that runs on fake tensors as on real ones, or, if it runs eagerly" in told
-    assert "memplan observe --training step" in told
+    assert "memplan observe FACTORY --training step" in told
 
 
 def test_a_tensor_in_a_message_is_not_cut() -> None:
