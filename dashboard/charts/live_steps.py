@@ -57,7 +57,7 @@ def figure(steps: LiveSteps) -> go.Figure:
         )
     ticks = {"tickvals": list(range(len(steps.names))), "ticktext": [escape(n) for n in steps.names]}
     chart.update_layout(
-        height=240,
+        height=220,
         margin={"l": 0, "r": 8, "t": 24, "b": 4},
         xaxis={"range": [-0.5, max(steps.count, 1) - 0.5], "fixedrange": True, **(ticks if named else {})},
         yaxis={"range": [0, 1.18 * top], "fixedrange": True, **byte_axis(top)},

@@ -127,15 +127,16 @@ def trace_json(replay: Replay) -> bytes:
 
 def exercise_values(exercise: Exercise, key: str) -> dict[str, Any]:
     """What a placement by hand is measured against, bytes; `key` tells one exercise from another."""
-    greedy = exercise.greedy
+    rival = exercise.rival
     return {
         "key": key,
         "bound": exercise.bound_bytes,
         "optimum": exercise.optimum_bytes,
-        "greedy": {
-            "strategy": greedy.strategy,
-            "bytes": greedy.arena_bytes,
-            "offsets": greedy.offsets.tolist(),
+        "rival": rival
+        and {
+            "strategy": rival.strategy,
+            "bytes": rival.arena_bytes,
+            "offsets": rival.offsets.tolist(),
         },
     }
 

@@ -94,12 +94,13 @@ def show_order(document: Document) -> None:
     if orders is None:
         st.info("A list of buffers has no ops to order. A graph has: gpt2, or teaching: order.")
         return
-    way = _pick_way(len(orders.problem.units))
-    path = _path(orders, way)
-    steps = steps_of(orders.problem, path)
+    with st.container(key="order_head", horizontal=True, vertical_alignment="bottom"):
+        way = _pick_way(len(orders.problem.units))
+        path = _path(orders, way)
+        steps = steps_of(orders.problem, path)
+        _figures(orders, steps)
     count = len(orders.problem.units)
     ready = ready_units(orders.problem, path, steps[-1].left if steps else 0)
-    _figures(orders, steps)
     left, right = st.container(key="halves_order").columns([1.25, 1], gap="medium")
     with left:
         if count <= MOST_BY_HAND:
@@ -109,7 +110,7 @@ def show_order(document: Document) -> None:
     if way is Way.HAND:
         _choose(orders, path, ready)
     elif way is Way.GUESS:
-        _guess(orders, path, ready)
+        _guess(orders, path, ready, max((step.live for step in steps), default=0))
     else:
         _walk(orders, way, path, ready)
     if len(path) == count:
@@ -125,6 +126,7 @@ def _pick_way(count: int) -> Way:
         offered,
         format_func=LABELS.__getitem__,
         required=True,
+        width="content",
         **bound("order_way", current, lambda way: state.choose(mode=way, step="", order="")),
     )
     return current
@@ -223,33 +225,49 @@ def _label(names: Sequence[str], each: ReadyUnit) -> str:
     return f"{names[each.unit]}: +{allocates}, {live}, then {left}"
 
 
-def _guess(orders: Orders, path: tuple[int, ...], ready: Sequence[ReadyUnit]) -> None:
-    names = names_of(orders.problem)
+def _guess(orders: Orders, path: tuple[int, ...], ready: Sequence[ReadyUnit], peak: int) -> None:
+    """Which op greedy runs after `path`, whose peak is `peak` bytes; what was said of the last guess below,
+    so that the buttons stay where they are."""
+    if ready:
+        _ask(orders, path, ready, peak)
     if told := st.session_state.pop(GUESSED, None):
         right, words = told
         (st.success if right else st.warning)(plain(words))
-    if not ready:
-        return
+
+
+def _ask(orders: Orders, path: tuple[int, ...], ready: Sequence[ReadyUnit], peak: int) -> None:
+    names = names_of(orders.problem)
     st.markdown("**Which op does greedy run next?**")
-    wanted = orders.greedy[len(path)]
+    wanted = next(each for each in ready if each.unit == orders.greedy[len(path)])
     with st.container(horizontal=True, gap="small", key="order_ready"):
         for each in ready:
             st.button(
                 plain(_label(names, each)),
                 key=f"guess_{each.unit}",
                 on_click=_take_guess,
-                args=(each.unit, wanted, len(path), names),
+                args=(each, wanted, peak, len(path), names[each.unit]),
             )
         st.button(
             "Start again", key="guess_again", type="tertiary", on_click=state.choose, kwargs={"step": ""}
         )
 
 
-def _take_guess(guess: int, wanted: int, step: int, names: Sequence[str]) -> None:
+def _take_guess(guess: ReadyUnit, wanted: ReadyUnit, peak: int, step: int, name: str) -> None:
     right = guess == wanted
-    words = f"Yes: {names[wanted]}." if right else f"No: greedy runs {names[wanted]}, not {names[guess]}."
+    words = f"Yes: {name}." if right else f"No: {_why_not(guess, wanted, peak, name)}. Try again."
     st.session_state[GUESSED] = (right, words)
-    state.choose(step=str(step + 1))
+    if right:
+        state.choose(step=str(step + 1))
+
+
+def _why_not(guess: ReadyUnit, wanted: ReadyUnit, peak: int, name: str) -> str:
+    """Why greedy does not run `guess`, without saying which op it runs."""
+    if guess.live > max(peak, wanted.live):
+        other = "another makes a lower one" if wanted.live > peak else "another op makes none"
+        return f"{name} makes a new peak of {format_bytes(guess.live)}, and {other}"
+    if guess.left > wanted.left:
+        return f"after {name} {format_bytes(guess.left)} are live, after another op fewer"
+    return f"another op is as good as {name}, and comes first in the graph"
 
 
 def _walk(orders: Orders, way: Way, path: tuple[int, ...], ready: Sequence[ReadyUnit]) -> None:
@@ -287,8 +305,10 @@ def _end(orders: Orders, way: Way, steps: Sequence[ReadyUnit]) -> None:
     words = format_bytes(peak)
     if peak <= orders.bound:
         st.success(plain(f"{words}: no order of these ops has a lower peak, proved by {orders.proved_by}."))
-        if way is Way.HAND:
+        if way is Way.HAND and not lessons.is_answered():
             lessons.take_answer(-1, len(steps))
+            # The answer stands above, and is drawn already without it.
+            state.run_again()
     elif way is Way.HAND:
         beats = "lower than greedy" if peak < orders.peaks[1] else "no lower than greedy"
         st.info(plain(f"{words}, {beats}. The bound is {format_bytes(orders.bound)}: Undo, or start again."))

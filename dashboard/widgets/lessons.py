@@ -161,11 +161,11 @@ LESSONS = (
         "all that somebody still needs; after it goes what nobody reads any more. So the order decides the "
         "peak, and with it the bound of every plan.\n\n"
         "Here are eight ops with the bytes that each makes. A greedy rule runs, of those that are ready, "
-        "the op that leaves the fewest bytes without a new peak, else the one that adds least. It comes to "
-        "24 KiB. Which op does it run next? And can you do better?",
-        "a, f, g, b, c, d, e, h has a peak of 16 KiB: what a needs costs more at first, and pays off "
-        "later. No order is better. While c runs there are b and c itself, 14 KiB, and at least 2 KiB "
-        "of a, f and g.",
+        "the op that leaves the fewest bytes without a new peak, else the one with the lowest new peak. It "
+        "comes to 24 KiB. Which op does it run first? And can you do better?",
+        "Greedy begins with d, 1 KiB, for a makes a higher peak. a, f, g, b, c, d, e, h has a peak of 16 "
+        "KiB: what a needs costs more at first, and pays off later. No order is better. While c runs there are b "
+        "and c itself, 14 KiB, and at least 2 KiB of a, f and g.",
         (
             Place("You order: beat greedy", "teaching_order", mode="order"),
             Place("Predict what greedy runs", "teaching_order", mode="order_guess"),
@@ -203,8 +203,8 @@ def show_lesson() -> None:
     title = f"Lesson {number} of {len(LESSONS)}: {lesson.title}"
     with st.container(key="open_lesson"), st.expander(title, expanded=True):
         st.markdown(lesson.text)
-        answered = number in progress.done()
-        if answered:
+        # Of one height with and without an answer: the picture stays where it is.
+        with st.container(key="lesson_answer"):
             show_answer(number)
         with st.container(horizontal=True):
             current = _current(lesson, number)
@@ -217,8 +217,6 @@ def show_lesson() -> None:
                     on_click=go_to,
                     args=(place, number),
                 )
-            if not answered:
-                show_answer(number)
             st.space("stretch")
             if number > 1:
                 _to_lesson("Previous", ":material/arrow_back:", number - 1)
@@ -251,6 +249,12 @@ def take_answer(step: int, steps: int) -> None:
     asked = [place.step - 1 if place.step > 1 else steps - 1 for place in places if place.mode == "predict"]
     if number and (step < 0 or step in asked):
         progress.add(number)
+
+
+def is_answered() -> bool:
+    """Whether the question of the lesson that is open is answered; True without a lesson."""
+    number = parse_lesson(state.get("lesson"))
+    return not number or number in progress.done()
 
 
 def picture(lesson: Lesson, dark: bool) -> tuple[str, str]:

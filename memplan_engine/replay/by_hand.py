@@ -27,6 +27,10 @@ from memplan_engine.units import format_bytes, format_percent, format_span
 MOST_BUFFERS = 500
 SECONDS = 2.0
 GREEDY = "greedy_by_size"
+SCAN = (
+    "a scan takes the smallest free range that holds it, else the place of a buffer that gives way, "
+    "else the end"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +41,12 @@ class Exercise:
     problem: Problem
     greedy: Plan
     best: Plan
+
+    @property
+    def rival(self) -> Plan | None:
+        """The greedy plan, for as long as there is something to beat: one that is proved the best would give
+        the answer away."""
+        return None if self.greedy.arena_bytes == self.optimum_bytes else self.greedy
 
     @property
     def bound_bytes(self) -> int:
@@ -180,7 +190,8 @@ def _sentence(
     if conflicts:
         worst = conflicts[0]
         when = format_span(worst.start, worst.end)
-        where = f"bytes {worst.low:,} to {worst.high - 1:,}"
+        first, last = worst.low, worst.high - 1
+        where = f"byte {first:,}" if first == last else f"bytes {first:,} to {last:,}"
         return f"{names[worst.one]} and {names[worst.other]} share {where} in {when}."
     if len(misaligned):
         each = int(misaligned[0])
@@ -199,16 +210,17 @@ def _sentence(
 
 
 def _finished(exercise: Exercise, arena: int) -> str:
-    greedy, optimum = exercise.greedy.arena_bytes, exercise.optimum_bytes
     sentence = f"Complete, with {format_bytes(arena)}"
-    if arena == optimum:
+    if arena == exercise.optimum_bytes:
         return f"{sentence}: that is the optimum."
-    against = f"{format_bytes(abs(arena - greedy))} {'less' if arena < greedy else 'more'} than"
-    against = "as much as" if arena == greedy else against
-    least = exercise.bound_bytes
+    against, least = "", exercise.bound_bytes
+    if rival := exercise.rival:
+        more = arena - rival.arena_bytes
+        than = f"{format_bytes(abs(more))} {'less' if more < 0 else 'more'} than" if more else "as much as"
+        against = f"{than} {rival.strategy}, and "
     over = f"{format_percent(arena / least - 1)} over" if least else "over"
     bound = f"the lower bound of {format_bytes(least)}"
-    return f"{sentence}: {against} {exercise.greedy.strategy}, and {over} {bound}."
+    return f"{sentence}: {against}{over} {bound}."
 
 
 class Agreement(StrEnum):
@@ -240,7 +252,8 @@ class Judgement:
 
 
 def agrees(step: Step, offset: int) -> Judgement:
-    """What the strategy says when somebody would put the buffer of `step` at `offset` bytes.
+    """What the strategy says when somebody would put the buffer of `step` at `offset` bytes: of any but its
+    own what is wrong with it, not where the buffer goes (that is `step.sentence`).
 
     For shared objects any offset inside the object (where it lies in the end) stands for the object.
 
@@ -312,26 +325,24 @@ def _holds(hole: Hole, offset: int, nbytes: int) -> bool:
 
 def _elsewhere(step: Step, offset: int) -> Judgement:
     """It would be valid there, and the strategy goes somewhere else."""
-    replay, own = step.replay, format_bytes(step.offset)
+    replay = step.replay
     valid = "It would fit there, but"
     if replay.family is Family.NO_REUSE:
-        return Judgement(_side(step, offset), f"{valid} without reuse it goes behind all others, to {own}.")
+        return Judgement(_side(step, offset), f"{valid} without reuse it goes behind all others.")
     size = int(replay.problem.size[step.buffer])
     at = next((hole for hole in step.holes if _holds(hole, offset, size)), None)
     if at is not None and at is step.hole:
         higher = format_bytes(offset - step.offset)
-        return Judgement(
-            Agreement.HIGHER, f"The right hole, but {higher} higher than needed: it goes to {own}."
-        )
+        return Judgement(Agreement.HIGHER, f"The right hole, but {higher} higher than needed.")
     if replay.family is Family.LINEAR_SCAN:
-        return Judgement(_side(step, offset), f"{valid} the scan puts it at {own}. {step.sentence}")
+        return Judgement(_side(step, offset), f"{valid} {SCAN}.")
     if replay.fit is FitRule.TOP:
         return Judgement(
-            _side(step, offset), f"{valid} this rule leaves holes empty: it goes above the others, to {own}."
+            _side(step, offset), f"{valid} this rule leaves holes empty and goes above the others."
         )
     if at is None or step.hole is None:
-        return Judgement(_side(step, offset), f"{valid} the rule puts it at {own}.")
-    return Judgement(Agreement.OTHER_HOLE, f"{valid} {_why_not(step, at)}: it goes to {own}.")
+        return Judgement(_side(step, offset), f"{valid} the rule puts it elsewhere.")
+    return Judgement(Agreement.OTHER_HOLE, f"{valid} {_why_not(step, at)}.")
 
 
 def _side(step: Step, offset: int) -> Agreement:
@@ -342,13 +353,12 @@ def _why_not(step: Step, at: Hole) -> str:
     hole = step.hole
     assert hole is not None
     if at.size is None:
-        return f"a hole of {format_bytes(hole.size or 0)} at {format_bytes(hole.low)} holds it, too"
+        return "there is a hole that holds it, too"
     if step.replay.fit is FitRule.FIRST:
-        return f"that is not the lowest hole that holds it, which begins at {format_bytes(hole.low)}"
+        return "that is not the lowest hole that holds it"
     if at.size == hole.size:
-        return f"the hole at {format_bytes(hole.low)} is as tight, and lower"
-    wider, tighter = format_bytes(at.size), format_bytes(hole.size or 0)
-    return f"that hole has {wider}, and the one at {format_bytes(hole.low)} is tighter with {tighter}"
+        return "another hole is as tight, and lower"
+    return f"that hole has {format_bytes(at.size)}, and a tighter one holds it, too"
 
 
 def _object(step: Step, offset: int) -> Judgement:
@@ -359,8 +369,8 @@ def _object(step: Step, offset: int) -> Judgement:
     if len(hits) and int(objects[hits[0]]) == step.object:
         return Judgement(Agreement.AGREES, f"Yes. {step.sentence}")
     if not len(hits):
-        return Judgement(Agreement.OTHER_OBJECT, f"No: no object is there. {step.sentence}")
+        return Judgement(Agreement.OTHER_OBJECT, "No: no object is there.")
     number = int(objects[hits[0]])
     shared_object = next((candidate for candidate in step.objects if candidate.number == number), None)
     why = str(shared_object.verdict) if shared_object else "not free, or not made yet"
-    return Judgement(Agreement.OTHER_OBJECT, f"No: object {number} is {why}. {step.sentence}")
+    return Judgement(Agreement.OTHER_OBJECT, f"No: object {number} is {why}.")

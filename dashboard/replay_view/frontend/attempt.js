@@ -13,7 +13,7 @@ export class Attempt {
     this.exercise = exercise;
     this.past = [];
     this.offsets = this.stacked();
-    this.limit = Math.max(1, this.arena(), exercise.greedy.bytes) * 1.06;
+    this.limit = Math.max(1, this.arena(), exercise.rival?.bytes ?? 0) * 1.06;
   }
 
   /** Every buffer its own bytes, in order of time, above those at fixed offsets. */
@@ -94,7 +94,7 @@ export class Attempt {
       valid,
       gap: arena - exercise.bound,
       optimal: valid && arena === exercise.optimum,
-      beatsGreedy: valid && arena < exercise.greedy.bytes,
+      beatsGreedy: valid && arena < exercise.rival?.bytes,
       sentence: this.sentence(conflicts, misaligned, arena),
     };
   }
@@ -103,7 +103,8 @@ export class Attempt {
     const { name } = this.trace.buffers;
     if (conflicts.length) {
       const { one, other, start, end, low, high } = conflicts[0];
-      const bytes = `bytes ${low.toLocaleString("en-US")} to ${(high - 1).toLocaleString("en-US")}`;
+      const [first, last] = [low, high - 1].map((each) => each.toLocaleString("en-US"));
+      const bytes = first === last ? `byte ${first}` : `bytes ${first} to ${last}`;
       return `${name[one]} and ${name[other]} share ${bytes} in ${span(start, end)}.`;
     }
     if (misaligned >= 0) {
@@ -113,14 +114,18 @@ export class Attempt {
   }
 
   finished(arena) {
-    const { greedy, optimum, bound } = this.exercise;
+    const { rival, optimum, bound } = this.exercise;
     const told = `Complete, with ${formatBytes(arena)}`;
     if (arena === optimum) return `${told}: that is the optimum.`;
-    const than = `${formatBytes(Math.abs(arena - greedy.bytes))} ${arena < greedy.bytes ? "less" : "more"} than`;
-    const against = arena === greedy.bytes ? "as much as" : than;
+    const against = rival ? `${than(arena, rival)}, and ` : "";
     const over = bound ? `${percent(arena / bound - 1)} over` : "over";
-    return `${told}: ${against} ${greedy.strategy}, and ${over} the lower bound of ${formatBytes(bound)}.`;
+    return `${told}: ${against}${over} the lower bound of ${formatBytes(bound)}.`;
   }
+}
+
+function than(arena, { bytes, strategy }) {
+  if (arena === bytes) return `as much as ${strategy}`;
+  return `${formatBytes(Math.abs(arena - bytes))} ${arena < bytes ? "less" : "more"} than ${strategy}`;
 }
 
 /** Every pair of pieces of two buffers that share bytes, in order of the buffers. */

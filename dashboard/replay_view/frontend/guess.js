@@ -1,8 +1,10 @@
-// Predict: what the strategy says of the place that a learner clicked. The page's tests hold every sentence
-// against the engine's own `agrees`.
+// Predict: what the strategy says of the place that a learner clicked: what is wrong with it, not where it goes
+// instead. The page's tests hold every sentence against the engine's own `agrees`.
 
 import { formatBytes, formatCount } from "../../../memplan_engine/plotting/frontend/format.js";
 import { OPEN, TAKEN } from "./trace.js";
+
+const SCAN = "a scan takes the smallest free range that holds it, else the place of a buffer that gives way, else the end";
 
 /** {agrees, sentence, overlaps} for the buffer of `step` at `offset`. */
 export function judgeGuess(trace, step, offset) {
@@ -24,14 +26,13 @@ export function judgeGuess(trace, step, offset) {
 
 /** The same for shared objects: `number` of the lane that was clicked, -1 where there is none. */
 export function judgeObject(trace, step, number) {
-  const said = trace.steps.sentence[step];
   const rows = trace.objectsAt(step);
   const joined = rows.find((row) => row.verdict === TAKEN);
   const right = joined ? joined.number : -1;
-  if (number === right) return agreed(said);
-  if (number < 0) return refused(`No: it needs no new object. ${said}`);
+  if (number === right) return agreed(trace.steps.sentence[step]);
+  if (number < 0) return refused("No: it needs no new object.");
   const seen = rows.find((row) => row.number === number);
-  return refused(`No: object ${number} is ${seen ? seen.reason : "not free, or not made yet"}. ${said}`);
+  return refused(`No: object ${number} is ${seen ? seen.reason : "not free, or not made yet"}.`);
 }
 
 function agreed(said) {
@@ -77,26 +78,24 @@ function overlapping(trace, step, offset, met) {
 function elsewhere(trace, step, offset) {
   const own = trace.buffer(step);
   const goes = trace.steps.offset[step];
-  const to = formatBytes(goes);
   const valid = "It would fit there, but";
-  if (trace.family === "no reuse") return `${valid} without reuse it goes behind all others, to ${to}.`;
+  if (trace.family === "no reuse") return `${valid} without reuse it goes behind all others.`;
   const holes = trace.holesAt(step);
   const end = offset + trace.buffers.size[own];
   const at = holes.find((hole) => hole.low <= offset && (hole.high === OPEN || end <= hole.high));
   const taken = holes.find((hole) => hole.verdict === TAKEN);
   if (at && at === taken) {
-    return `The right hole, but ${formatBytes(offset - goes)} higher than needed: it goes to ${to}.`;
+    return `The right hole, but ${formatBytes(offset - goes)} higher than needed.`;
   }
-  if (trace.family === "linear scan") return `${valid} the scan puts it at ${to}. ${trace.steps.sentence[step]}`;
-  if (trace.fit === "top") return `${valid} this rule leaves holes empty: it goes above the others, to ${to}.`;
-  if (!at || !taken) return `${valid} the rule puts it at ${to}.`;
-  return `${valid} ${whyNot(trace, taken, at)}: it goes to ${to}.`;
+  if (trace.family === "linear scan") return `${valid} ${SCAN}.`;
+  if (trace.fit === "top") return `${valid} this rule leaves holes empty and goes above the others.`;
+  if (!at || !taken) return `${valid} the rule puts it elsewhere.`;
+  return `${valid} ${whyNot(trace, taken, at)}.`;
 }
 
 function whyNot(trace, taken, at) {
-  const low = formatBytes(taken.low);
-  if (at.size === null) return `a hole of ${formatBytes(taken.size ?? 0)} at ${low} holds it, too`;
-  if (trace.fit === "first") return `that is not the lowest hole that holds it, which begins at ${low}`;
-  if (at.size === taken.size) return `the hole at ${low} is as tight, and lower`;
-  return `that hole has ${formatBytes(at.size)}, and the one at ${low} is tighter with ${formatBytes(taken.size ?? 0)}`;
+  if (at.size === null) return "there is a hole that holds it, too";
+  if (trace.fit === "first") return "that is not the lowest hole that holds it";
+  if (at.size === taken.size) return "another hole is as tight, and lower";
+  return `that hole has ${formatBytes(at.size)}, and a tighter one holds it, too`;
 }

@@ -100,16 +100,16 @@ export class Hand {
       this.solved = this.attempt;
       this.view.answered(-1);
     }
-    const { exercise } = this.attempt;
+    const { rival, bound } = this.attempt.exercise;
     side.heading.textContent = verdict.optimal ? "That is the optimum" : "Make the arena as small as you can";
-    const even = verdict.valid && verdict.arena === exercise.greedy.bytes;
+    const even = verdict.valid && verdict.arena === rival?.bytes;
     const against = verdict.beatsGreedy ? "beaten" : even ? "as good" : "not yet";
-    const share = exercise.bound ? percent(verdict.gap / exercise.bound) : "";
+    const share = bound ? percent(verdict.gap / bound) : "";
     side.figures([
-      ["Your arena", formatBytes(verdict.arena), `${exercise.greedy.strategy}: ${formatBytes(exercise.greedy.bytes)}`],
+      ["Your arena", formatBytes(verdict.arena), rival ? `${rival.strategy}: ${formatBytes(rival.bytes)}` : ""],
       ["Gap to bound", verdict.gap < 0 ? "below it" : formatBytes(verdict.gap), verdict.gap < 0 ? "not possible without conflicts" : share],
       ["Conflicts", String(verdict.conflicts.length), verdict.conflicts.length ? "" : "valid"],
-      ["Against greedy", against, ""],
+      ...(rival ? [["Against greedy", against, ""]] : []),
     ]);
     const mood = verdict.optimal || verdict.beatsGreedy ? "agrees" : verdict.valid ? "" : "disagrees";
     side.tell(verdict.sentence, mood);
@@ -127,7 +127,8 @@ export class Hand {
     }).classList.add("wide");
     begin("undo", () => this.attempt.undo());
     begin("stack them all", () => this.attempt.start(this.attempt.stacked()));
-    begin(`start from ${this.attempt.exercise.greedy.strategy}`, () => this.attempt.start(this.attempt.exercise.greedy.offsets));
+    const { rival } = this.attempt.exercise;
+    if (rival) begin(`start from ${rival.strategy}`, () => this.attempt.start(rival.offsets));
   }
 
   clashes(parent, conflicts) {

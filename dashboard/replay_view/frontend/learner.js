@@ -145,7 +145,8 @@ export class Learner {
     if (!answer.agrees && answer.guess !== null) {
       drawGuess(ctx, view.frame, view.scene, view.step, answer.guess, view.theme);
     }
-    view.side.tell(answer.sentence, answer.agrees ? "agrees" : "disagrees");
+    const told = answer.agrees ? answer.sentence : `${answer.sentence} ${view.trace.steps.sentence[view.step]}`;
+    view.side.tell(told, answer.agrees ? "agrees" : "disagrees");
     if (view.step === view.player.count - 1) {
       element("p", "rest", view.side.looked, `Done: ${this.score.right} of ${this.score.asked} at the first try.`);
       return;

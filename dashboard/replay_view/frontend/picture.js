@@ -171,13 +171,13 @@ export function drawAttempt(ctx, frame, scene, attempt, state, theme) {
     ctx.font = `600 11px ${theme.font}`;
     plate(ctx, frame, box.x + box.w + 4, box.y + box.h / 2, `at ${formatBytes(at)}`, theme.text, theme, true);
   }
-  const { greedy, bound } = attempt.exercise;
+  const { rival, bound } = attempt.exercise;
   const levels = [
     { bytes: bound, text: "lower bound", color: theme.bound, dash: [6, 4], side: "right", below: true },
-    { bytes: greedy.bytes, text: greedy.strategy, color: theme.muted, dash: [2, 3], side: "right" },
+    ...(rival ? [{ bytes: rival.bytes, text: rival.strategy, color: theme.muted, dash: [2, 3], side: "right" }] : []),
     { bytes: attempt.arena(), text: "yours", color: theme.text, dash: [], side: "left" },
   ];
-  drawNamedLevels(ctx, frame, levels.filter((each) => each.bytes !== bound || each.text !== greedy.strategy), theme);
+  drawNamedLevels(ctx, frame, levels.filter((each) => each.bytes !== bound || each.text !== rival?.strategy), theme);
   drawStripOf(ctx, frame, trace.pieces, attempt.offsets, frame.limit, theme);
   drawSteps(ctx, frame, theme);
 }

@@ -94,11 +94,11 @@ def test_a_message_is_one_json_text_with_any_name_in_it():
 
 def test_an_exercise_says_what_there_is_to_beat():
     values = exercise_values(make_exercise(teaching("greedy_by_size")), "key")
-    assert (values["bound"], values["optimum"], values["greedy"]["bytes"]) == (7, 7, 11)
+    assert (values["bound"], values["optimum"], values["rival"]["bytes"]) == (7, 7, 11)
     assert (
-        values["greedy"]["offsets"]
-        == make_plan(teaching("greedy_by_size"), "greedy_by_size").offsets.tolist()
+        values["rival"]["offsets"] == make_plan(teaching("greedy_by_size"), "greedy_by_size").offsets.tolist()
     )
+    assert exercise_values(make_exercise(teaching("no_way_out")), "key")["rival"] is None
 
 
 def test_no_two_modules_of_the_browser_side_share_a_name():

@@ -257,9 +257,7 @@ def test_a_guess_is_judged_and_the_next_question_waits(open_view):
     view = open_view(replay, Mode.PREDICT, step=5)
     assert replay.steps[5].sentence not in view.page.content()
     view.click(1.5, 1.2)
-    assert view.sentence.endswith(
-        "that hole has 3 B, and the one at 6 B is tighter with 2 B: it goes to 6 B."
-    )
+    assert view.sentence.endswith("that hole has 3 B, and a tighter one holds it, too.")
     assert "0 of 1" in view.page.locator(".facts").inner_text()
     view.click(1.5, 7)
     assert view.sentence.endswith(f"Yes. {replay.steps[5].sentence}")
@@ -269,13 +267,30 @@ def test_a_guess_is_judged_and_the_next_question_waits(open_view):
     assert "there it overlaps f" in view.sentence
     view.page.get_by_role("button", name="show the answer").click()
     assert view.page.locator(".row.taken").count() == 1
+    assert view.sentence.endswith(f"there it overlaps f, live at the same time. {replay.steps[6].sentence}")
+
+
+def test_who_could_only_be_equalled_is_not_shown_by_hand(open_view):
+    """Largest first reaches the optimum there: its plan and its bytes would be the answer."""
+    view = open_view(make_replay(teaching("no_way_out"), "greedy_by_size"), Mode.EXERCISE)
+    assert "greedy" not in view.root.inner_text().lower()
+    assert view.sentence == "Complete, with 14 B: 180.0 % over the lower bound of 5 B."
+    beaten = open_view(make_replay(teaching("greedy_by_size"), "greedy_by_size"), Mode.EXERCISE)
+    assert beaten.page.get_by_role("button", name="start from greedy_by_size").count() == 1
+
+
+def test_the_search_tree_stands_beside_its_picture(open_view):
+    view = open_view(make_replay(teaching("no_way_out"), "exact"), step=61, width=1440, height=900)
+    tree, code = (view.page.locator(name).bounding_box() for name in (".tree", ".code"))
+    assert tree["x"] + tree["width"] <= code["x"]
+    assert tree["y"] + tree["height"] < 750
 
 
 def test_a_guess_among_shared_objects_is_a_lane(open_view):
     replay = make_replay(teaching("greedy_by_size"), "shared_objects_by_size")
     view = open_view(replay, Mode.PREDICT, step=3)
     view.click(2, 5.5)
-    assert "No: object 1 is in use." in view.sentence
+    assert view.sentence.endswith("No: object 1 is in use.")
     view.click(2, 10)
     assert f"Yes. {replay.steps[3].sentence}" in view.sentence
 
@@ -415,6 +430,21 @@ def test_in_the_dashboard_keys_step_and_the_url_follows(open_page, dashboard_url
     tab.page.reload()
     tab.page.locator(".replay-view[data-drawn='7']").wait_for()
     assert tab.page.locator(".line.lit").inner_text().startswith("else: b.offset")
+
+
+def test_the_answer_of_a_lesson_moves_nothing(open_page, dashboard_url):
+    place = "doc=example:teaching_first_fit&strategy=first_fit_by_start&step=5&mode=predict"
+    tab = open_page(f"{dashboard_url}/replay?{place}&lesson=2", width=1440, height=900)
+    picture = tab.page.locator(".replay-view[data-drawn='5'] canvas.picture")
+    picture.wait_for(timeout=60_000)
+    tab.settle()
+    before = picture.bounding_box()
+    assert before["y"] + before["height"] <= 900
+    tab.page.get_by_role("button", name="Show the answer").click()
+    tab.page.locator(".st-key-lesson_answer").get_by_test_id("stAlert").wait_for()
+    tab.settle()
+    tab.page.wait_for_timeout(200)
+    assert picture.bounding_box() == before
 
 
 def test_a_buffer_is_found_by_its_name_and_by_a_click(open_view):

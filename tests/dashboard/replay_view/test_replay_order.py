@@ -50,6 +50,8 @@ def test_an_order_by_hand_step_by_step_until_the_cut_proves_it():
     assert "{a, b, f, g} leaves the fewest bytes: b 6 KiB, g 2 KiB" in proof
     assert "With the 8 KiB that c makes that is 16 KiB, always." in proof
     assert 7 in progress.done()
+    assert any(text.startswith("Greedy begins with d") for text in said(app.success))
+    assert not any(each.label == "Show the answer" for each in app.button)
 
 
 def test_an_order_that_is_no_better_gives_no_proof_away():
@@ -71,16 +73,26 @@ def test_what_the_address_says_is_kept_as_far_as_it_can_run():
     assert said(order_page(order="<b>").warning)
 
 
-def test_greedy_is_predicted_op_by_op_and_both_answers_go_on():
+def test_greedy_is_predicted_op_by_op_and_a_wrong_guess_is_told_why():
     app = order_page(mode="order_guess")
     click(app, "guess_0")
-    assert said(app.warning) == ["No: greedy runs d, not a."]
+    told = "No: a makes a new peak of 8 KiB, and another makes a lower one. Try again."
+    assert said(app.warning) == [told]
+    assert "step" not in address(app)
+    click(app, "guess_3")
+    assert said(app.success) == ["Yes: d."]
     assert address(app)["step"] == "1"
     # d has run: e, 4 KiB, is a new peak, and a smaller one than a.
     click(app, "guess_4")
     assert said(app.success) == ["Yes: e."]
     assert address(app)["step"] == "2"
     assert 7 not in progress.done()
+    # Both make 18 KiB and leave them; b is the first.
+    app = order_page(mode="order_guess", step="3")
+    click(app, "guess_5")
+    assert said(app.warning) == ["No: another op is as good as f, and comes first in the graph. Try again."]
+    # Within the peak so far what leaves less goes first: only the end has a choice, of none.
+    assert list(ready(order_page(mode="order_guess", step="6"), "guess")) == [2]
 
 
 @pytest.mark.parametrize(("way", "names"), [("order_greedy", "d"), ("order_best", "a")])
