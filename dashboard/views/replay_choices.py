@@ -116,7 +116,8 @@ def decider_of(document: Document, name: str) -> Decider:
     if strategy is None or obstacle(strategy, problem) or _too_large(problem, strategy.name):
         source = began or "no strategy"
         return Decider(
-            get_strategy(FIRST_STRATEGY), f"{told} comes from {source}, which cannot be replayed here."
+            get_strategy(FIRST_STRATEGY),
+            f"{told} comes from {source}, which cannot be replayed here: this is {FIRST_STRATEGY}.",
         )
     if since:
         return Decider(strategy, f"{told} began as {began} and was then {since}: this is the beginning.")

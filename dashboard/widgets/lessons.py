@@ -164,8 +164,8 @@ LESSONS = (
         "the op that leaves the fewest bytes without a new peak, else the one with the lowest new peak. It "
         "comes to 24 KiB. Which op does it run first? And can you do better?",
         "Greedy begins with d, 1 KiB, for a makes a higher peak. a, f, g, b, c, d, e, h has a peak of 16 "
-        "KiB: what a needs costs more at first, and pays off later. No order is better. While c runs there are b "
-        "and c itself, 14 KiB, and at least 2 KiB of a, f and g.",
+        "KiB: what a needs costs more at first, and pays off later. No order is better. While c runs there "
+        "are b and c itself, 14 KiB, and at least 2 KiB of a, f and g.",
         (
             Place("You order: beat greedy", "teaching_order", mode="order"),
             Place("Predict what greedy runs", "teaching_order", mode="order_guess"),

@@ -412,7 +412,11 @@ def test_autos_plan_is_replayed_as_what_found_it():
 @pytest.mark.parametrize(
     ("found", "strategy", "told"),
     [
-        ("branch and bound", "greedy_by_size", "comes from branch and bound, which cannot be replayed here"),
+        (
+            "branch and bound",
+            "greedy_by_size",
+            "comes from branch and bound, which cannot be replayed here: this is greedy_by_size.",
+        ),
         ("size × first fit, repaired", "size × first fit", "began as size × first fit and was then repaired"),
     ],
 )
