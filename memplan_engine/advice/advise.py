@@ -267,7 +267,9 @@ def _why_not(before: Plan, after: Plan, combined: bool) -> str:
     if combined:
         return "saves no more than a part of it"
     if (saved := before.arena_bytes - after.arena_bytes) > 0:
-        return f"saves {format_bytes(saved)}, or no more than another suggestion does"
+        too_little = saved <= int(LEAST_GAIN * before.arena_bytes)
+        than = "too little to count" if too_little else "no more than another suggestion does"
+        return f"saves {format_bytes(saved)}, {than}"
     if load_of(after.problem).peak < load_of(before.problem).peak:
         lower = format_bytes(load_of(after.problem).peak)
         return f"lowers the peak to {lower}, but no smaller arena was found"

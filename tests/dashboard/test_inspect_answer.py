@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 pytest.importorskip("streamlit")
@@ -10,6 +12,7 @@ from memplan_dashboard.widgets import plan_panels
 from memplan_dashboard.widgets.panes_of import panes_of
 
 from memplan_engine import load, make_plan
+from memplan_engine.advice.advise import advise
 from memplan_engine.plotting.colouring import COLOURINGS
 from memplan_engine.preparation import Preparation, prepare
 from memplan_engine.units import format_bytes
@@ -70,6 +73,23 @@ def test_another_document_has_nothing_to_undo():
     widget(app.selectbox, "Graph").set_value("example:teaching_gaps")
     app = advised(check(app.run()))
     assert not [each for each in app.button if each.key == "undo_suggestion"]
+
+
+def test_what_was_tried_and_is_not_offered_has_its_reason():
+    app, deadline = advised(open_app(doc="example:squeezenet")), time.monotonic() + 60
+    while not (said := [each.replace("\\", "") for each in rejections(app)]):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+        check(app.run())
+    advice = advise(load(ROOT / "example_graphs" / "squeezenet.onnx"))
+    assert len(advice.rejected) > 2
+    assert said == [f"**{each.title}**: {each.reason}" for each in advice.rejected]
+    assert not rejections(advised(open_app(doc="example:teaching_gaps")))
+    assert "Write 26 results in place." in [each.value.replace("\\", "") for each in app.markdown]
+
+
+def rejections(app):
+    return [each.value for each in app.markdown if each.value.startswith("**") and "**: " in each.value]
 
 
 def test_where_nothing_saves_it_says_why():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import streamlit as st
@@ -28,7 +30,7 @@ from memplan_dashboard.views.inspect.head_start import listen
 from memplan_dashboard.views.inspect.memory_tabs import reserved_curve
 from memplan_dashboard.views.inspect.recording_story import Story, show_story, story_of
 from memplan_dashboard.views.inspect.suggestions import room_for_cards, show_suggestions
-from memplan_dashboard.views.inspect.what_if_view import FAULT, show_bar, show_what_if
+from memplan_dashboard.views.inspect.what_if_view import FAULT, show_changes, show_what_if
 from memplan_dashboard.widgets import controls, planning_options
 from memplan_dashboard.widgets.buffer_details import show_buffer
 from memplan_dashboard.widgets.plan_panels import has_panes, make_panel
@@ -91,18 +93,20 @@ def _found(document: Document, pattern: str, dimmed: NDArray[np.bool_] | None) -
 
 def _changed_facts(
     view: ScenarioView, strategy: str, capacity: int | None
-) -> tuple[ScenarioView, PlanFacts | None, PlanFacts, Search | None] | None:
-    """What is shown: the changes, the plan without them (None where there are none, or no such plan), and the
-    plan with them, above it what they come to; without them where it fails."""
+) -> tuple[ScenarioView, Callable[[], None], PlanFacts | None, PlanFacts, Search | None] | None:
+    """What is shown: the changes, what shows what they come to, the plan without them (None where there are
+    none, or no such plan), and the plan with them; without them where it fails."""
     planned = _facts(view.document, scenarios.strategy_for(view, strategy), capacity)
-    if not (view.scenario.edits or view.scenario.undone):
-        return (view, None, *planned) if planned else None
-    before = scenarios.original_facts(view, strategy)
-    show_bar(view, before, planned[0] if planned else None)
-    if planned is None:
+    is_plain = not (view.scenario.edits or view.scenario.undone)
+    before = None if is_plain else scenarios.original_facts(view, strategy)
+    changes = partial(show_changes, view.scenario, before, planned[0] if planned else None)
+    if planned is None and not is_plain:
         view = view.unchanged()
         planned = _facts(view.document, strategy, capacity)
-    return (view, before, *planned) if planned else None
+    if planned is None:
+        changes()
+        return None
+    return (view, changes, before, *planned)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,6 +114,7 @@ class _Shown:
     """What the page is about: the choices above the chart, and the plan."""
 
     view: ScenarioView
+    changes: Callable[[], None]
     facts: PlanFacts
     before: PlanFacts | None
     search: Search | None
@@ -196,13 +201,14 @@ def _choices() -> _Shown | None:
     shown = _changed_facts(scenarios.scenario_view(document), strategy, capacity)
     if shown is None:
         return None
-    view, before, facts, search = shown
+    view, changes, before, facts, search = shown
     show_note(controls.wrong_marks(facts.plan.problem))
     marks = controls.marked_steps(facts.plan.problem)
     story = story_of(view.original, marks)
     pattern = state.get("find")[:MOST_PATTERN]
     return _Shown(
         view=view,
+        changes=changes,
         facts=facts,
         before=before,
         search=search,
@@ -252,7 +258,7 @@ def _evidence(shown: _Shown, selected: int | None) -> None:
             with st.container(key="facts"):
                 columns = st.columns(2)
             show_buffer(facts, selected, columns)
-    what_if = lambda: show_what_if(shown.view, facts, selected)  # noqa: E731
+    what_if = lambda: show_what_if(shown.view, shown.before, facts, selected)  # noqa: E731
     show_tables(facts, shown.marks, selected, what_if, shown.dimmed, shown.story)
 
 
@@ -277,6 +283,8 @@ def _page() -> None:
         with told:
             cards = _answer(shown)
     if is_empty:
+        with cards:
+            shown.changes()
         return
     with picture:
         selected = _chart(shown)
@@ -284,7 +292,7 @@ def _page() -> None:
         with told:
             cards = _answer(shown)
     with cards:
-        show_suggestions(shown.view, shown.strategy, shown.capacity)
+        show_suggestions(shown.view, shown.strategy, shown.capacity, shown.changes)
     with files:
         _to_take(shown)
     with evidence:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count
 
@@ -39,25 +39,31 @@ CHANGED = tuple(PLAIN)
 
 
 def room_for_cards(view: ScenarioView) -> DeltaGenerator:
-    """Where they go, of their height, so that nothing moves when they come; lists and recordings rarely have
-    any."""
-    room = st.container(key="suggestions" if view.document.graph is not None else "suggestions_few")
+    """Where they go, of their height, so that nothing moves when they come or are applied; lists and
+    recordings rarely have any."""
+    rare = "recorded" if is_recorded(view.original) else "few"
+    room = st.container(key="suggestions" if view.document.graph is not None else f"suggestions_{rare}")
     # A container without anything in it has no height.
     room.empty()
     return room
 
 
-def show_suggestions(view: ScenarioView, strategy: str, capacity: int | None) -> None:
-    """A card each, with what was found so far while there is more to come."""
+def show_suggestions(
+    view: ScenarioView, strategy: str, capacity: int | None, show_changes: Callable[[], None]
+) -> None:
+    """A card each, with what was found so far while there is more to come; below them `show_changes`, what
+    was applied, and what was tried besides."""
     advising = advising_of(view.original, view.scenario.edits, strategy, capacity)
     if len(view.document.problem) <= MOST_AT_ONCE:
         advising.begin()
     waits = not advising.done.is_set()
     looks = count() if waits else None
-    st.fragment(_cards, run_every=EVERY_SECONDS if waits else None)(advising, view, looks)
+    st.fragment(_cards, run_every=EVERY_SECONDS if waits else None)(advising, view, looks, show_changes)
 
 
-def _cards(advising: Advising, view: ScenarioView, looks: Iterator[int] | None) -> None:
+def _cards(
+    advising: Advising, view: ScenarioView, looks: Iterator[int] | None, show_changes: Callable[[], None]
+) -> None:
     """`looks` counts how often this was drawn while there was more to come. When there is not, the page runs
     once more, so that nobody looks again; but not while the page itself is being drawn."""
     if st.session_state.pop(CHANGED_NOW, False):
@@ -68,7 +74,6 @@ def _cards(advising: Advising, view: ScenarioView, looks: Iterator[int] | None) 
         advising.begin()
         if not waits:
             state.run_again()
-    _undo()
     suggestions = advising.advice.suggestions[:MOST_CARDS] if advising.advice else ()
     if suggestions:
         columns = st.columns(MOST_CARDS, gap="small")
@@ -79,6 +84,14 @@ def _cards(advising: Advising, view: ScenarioView, looks: Iterator[int] | None) 
         st.caption("Looking for ways to save memory …")
     else:
         _none(advising, view)
+    with st.container(key="below_cards", horizontal=True, vertical_alignment="center", gap="small"):
+        _undo()
+        show_changes()
+        st.space("stretch")
+        if not waits and advising.advice and advising.advice.rejected:
+            with st.popover("Not offered, and why", type="tertiary"):
+                for rejected in advising.advice.rejected:
+                    st.markdown(f"**{plain(rejected.title)}**: {plain(rejected.reason)}")
 
 
 def _none(advising: Advising, view: ScenarioView) -> None:
@@ -122,12 +135,12 @@ def _open_allocator(settings: str) -> None:
 
 def _card(place: int, suggestion: Suggestion, view: ScenarioView) -> None:
     fits = {True: ", fits", False: ", does not fit", None: ""}[suggestion.fits]
-    told = f"{suggestion.title}. {sentence_case(suggestion.note)}".removesuffix(". ")
+    note = f" {sentence_case(suggestion.note)}" if suggestion.note else ""
     st.markdown(f":green[**−{format_bytes(suggestion.saved_bytes)}**] {plain(suggestion.title)}")
     with st.container(horizontal=True, wrap=False, vertical_alignment="center", gap="small"):
         st.caption(f"{suggestion.numerics} · {format_bytes(suggestion.arena_bytes)}{fits}", width="stretch")
         with st.popover(HOW, icon=":material/code:", type="tertiary", help=HOW):
-            st.markdown(plain(told))
+            st.markdown(plain(f"{suggestion.title}.{note}"))
             show_code(suggestion.code)
         st.button(
             "Apply",
@@ -162,7 +175,9 @@ def _undo() -> None:
         told, label = f"Applied: {', '.join(LABELS.get(name, name) for name in before)}", "Undo all"
     else:
         return
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="applied"):
+    with st.container(
+        horizontal=True, vertical_alignment="center", gap="small", key="applied", width="content"
+    ):
         st.caption(plain(told), width="content")
         st.button(
             label,

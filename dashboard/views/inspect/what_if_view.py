@@ -1,14 +1,16 @@
-"""What if: the bar above the chart, with what the changes come to, and the tab that makes and lists them."""
+"""What if: what the changes come to in a few words, and the tab that makes and lists them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import streamlit as st
 from memplan_dashboard.session import scenarios, state
 from memplan_dashboard.session.messages import plain, show_error
 from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.session.scenarios import ScenarioView
+from memplan_dashboard.views.inspect.suggestions import CHANGED_NOW
 from memplan_dashboard.widgets.controls import trend
 
 from memplan_engine import (
@@ -29,7 +31,7 @@ from memplan_engine.reporters.what_if_tables import (
     ROWS,
     edit_words,
 )
-from memplan_engine.units import format_bytes, format_signed, parse_bytes
+from memplan_engine.units import count_of, format_bytes, format_signed, parse_bytes
 from memplan_engine.what_if.edits import MOST_PARTS
 
 HELP = {
@@ -44,36 +46,44 @@ MOST_LISTED = 12
 """How many changes are listed, the latest."""
 
 
-def show_bar(view: ScenarioView, before: PlanFacts | None, after: PlanFacts | None) -> None:
-    """Nothing while there is no change, done or undone."""
-    scenario = view.scenario
+def show_changes(scenario: Scenario, before: PlanFacts | None, after: PlanFacts | None) -> None:
+    """What the changes come to and the way back, in a row; nothing while there is no change, done or
+    undone."""
     if not (scenario.edits or scenario.undone):
         return
-    with st.container(border=True, key="what_if_bar"):
-        left, right = st.columns([3, 2], vertical_alignment="center")
-        count = len(scenario.edits)
-        left.markdown(f"**What if**: {count} change{'s' * (count != 1)}")
-        with right:
-            _history_buttons(scenario)
+    with st.container(
+        key="what_if_bar", horizontal=True, vertical_alignment="center", gap="small", width="content"
+    ):
+        st.markdown(f"**What if**: {count_of(len(scenario.edits), 'change')}", width="content")
         if before is not None and after is not None and scenario.edits:
-            _before_and_after(before, after)
+            was, now = before.plan.arena_bytes, after.plan.arena_bytes
+            told = f"arena {format_bytes(was)} → {format_bytes(now)}" if now != was else "same arena"
+            color: Literal["green", "red", "gray"] = "green" if now < was else "red" if now > was else "gray"
+            st.badge(plain(told), color=color, help="Demand, packing loss and bound: tab What if, below.")
+        _history_buttons(scenario)
 
 
 def _history_buttons(scenario: Scenario) -> None:
-    with st.container(horizontal=True, horizontal_alignment="right", gap="small"):
-        for label, icon, able, then in (
-            ("Undo", "undo", scenario.edits, scenario.undo()),
-            ("Redo", "redo", scenario.undone, scenario.redo()),
-            ("Reset", "restart_alt", scenario.edits, Scenario()),
-        ):
-            st.button(
-                label,
-                icon=f":material/{icon}:",
-                key=f"what_if_{label.lower()}",
-                disabled=not able,
-                on_click=scenarios.take,
-                args=(then,),
-            )
+    for label, icon, able, then in (
+        ("Undo", "undo", scenario.edits, scenario.undo()),
+        ("Redo", "redo", scenario.undone, scenario.redo()),
+        ("Reset", "restart_alt", scenario.edits, Scenario()),
+    ):
+        st.button(
+            label,
+            icon=f":material/{icon}:",
+            key=f"what_if_{label.lower()}",
+            type="tertiary",
+            help=f"{label} the what-if changes" if label == "Reset" else f"{label} the last what-if change",
+            disabled=not able,
+            on_click=_take,
+            args=(then,),
+        )
+
+
+def _take(scenario: Scenario) -> None:
+    scenarios.take(scenario)
+    st.session_state[CHANGED_NOW] = True
 
 
 def _before_and_after(before: PlanFacts, after: PlanFacts) -> None:
@@ -97,8 +107,12 @@ def _before_and_after(before: PlanFacts, after: PlanFacts) -> None:
         st.caption(plain(f"before: {before.plan.strategy}; after: {after.plan.strategy}"))
 
 
-def show_what_if(view: ScenarioView, facts: PlanFacts, selected: int | None) -> None:
-    """All of the tab; `facts` are those of the changed plan."""
+def show_what_if(
+    view: ScenarioView, before: PlanFacts | None, facts: PlanFacts, selected: int | None
+) -> None:
+    """All of the tab; `facts` are those of the changed plan, `before` those without the changes."""
+    if before is not None and view.is_changed:
+        _before_and_after(before, facts)
     with st.container(key="halves_what_if"):
         left, right = st.columns(2, gap="large")
     with left:

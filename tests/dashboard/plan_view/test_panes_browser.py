@@ -189,10 +189,32 @@ def test_a_lesson_leaves_room_for_its_answer_and_a_list_has_no_empty_columns(das
 
 def test_apply_changes_the_whole_page_and_undo_takes_it_back(page):
     """A button of a fragment runs the fragment alone, which only a browser shows."""
+    chart = page.page.locator(".st-key-inspect_view")
+    place = chart.bounding_box()
     page.page.locator(".st-key-card_0").get_by_role("button", name="Apply").click()
     page.eventually(lambda: page.metric("Arena"), "27 MiB")
     page.eventually(lambda: page.subtitle.startswith("27 MiB"), True)
     assert (page.address["in_place"], page.address["reorder"]) == ("1", "1")
+    page.page.locator(".st-key-card_0").wait_for()
+    assert chart.bounding_box() == place
     page.page.locator(".st-key-applied").get_by_role("button", name="Undo").click()
     page.eventually(lambda: page.metric("Arena"), "51 MiB")
     assert not {"in_place", "reorder"} & set(page.address)
+    assert chart.bounding_box() == place
+
+
+def test_a_change_of_buffers_is_one_row_and_leaves_the_chart_where_it_is(dashboard_url, open_page):
+    page = DashboardPage(open_page(f"{dashboard_url}/?doc=example:resnet50", width=1440, height=900))
+    chart = page.page.locator(".st-key-inspect_view")
+    page.page.locator(".st-key-card_0").get_by_role("button", name="Apply").wait_for(timeout=30_000)
+    place = chart.bounding_box()
+    page.page.locator(".st-key-card_0").get_by_role("button", name="Apply").click()
+    bar = page.page.locator(".st-key-what_if_bar")
+    bar.get_by_text("arena 9.19 MiB → 7.66 MiB").first.wait_for()
+    page.settled()
+    assert chart.bounding_box() == place
+    bar.get_by_role("button", name="Undo").click()
+    page.eventually(lambda: page.metric("Arena"), "9.19 MiB")
+    bar.get_by_role("button", name="Redo").click()
+    page.eventually(lambda: page.metric("Arena"), "7.66 MiB")
+    assert chart.bounding_box() == place
