@@ -12,6 +12,7 @@ from memplan_dashboard.session.messages import show_error
 from memplan_dashboard.session.plan_facts import OF_DOCUMENT, PlanFacts
 
 from memplan_engine import Drop, Edit, FitReport, MemplanError, Plan, Scenario, Split, apply, fit_into
+from memplan_engine.feasibility.decision import Core, find_core
 from memplan_engine.planner import strategies_for
 from memplan_engine.plotting.colouring import Colouring
 from memplan_engine.problem import Ints
@@ -112,6 +113,12 @@ def attempt(view: ScenarioView, *edits: Edit) -> None:
 
 
 # By identity: the entry holds the plan, so that its id cannot become another's.
+@st.cache_resource(max_entries=32, show_spinner=False, hash_funcs={Plan: id})
+def core_of(plan: Plan, capacity: int) -> Core:
+    """Of the buffers that the bound of `plan` names, those that alone do not fit into `capacity` bytes."""
+    return find_core(plan.problem, plan.bound, capacity)
+
+
 @st.cache_resource(max_entries=32, show_spinner="Searching for the smallest change …", hash_funcs={Plan: id})
 def fit_of(plan: Plan, capacity: int) -> FitReport:
     """Whether the problem of `plan` fits into `capacity` bytes, and what would make it."""

@@ -370,7 +370,7 @@ def test_pages_say_what_is_counted_and_what_lies_beside_the_arena():
     app = open_app(doc="example:bert_base", strategy="greedy_by_size")
     told = captions(app)
     assert "temporaries inside ops need up to 18 KiB more, outside it" in told
-    assert "with 18 KiB of temporaries outside the arena" in told
+    assert "arena and 18 KiB of temporaries beside it: " in told
     assert "an eager run may need more" in told
     assert "counted: the graph's storages and the temporaries inside its ops" in told
     assert "optimal for the graph's storages: the arena equals" in told

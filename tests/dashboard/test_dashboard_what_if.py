@@ -8,7 +8,10 @@ import pytest
 
 pytest.importorskip("streamlit")
 
+from memplan_engine import load, make_plan
+from memplan_engine.feasibility.decision import find_core
 from memplan_engine.problem import FREE
+from tests import ROOT
 from tests.support.apptest import address, check, figure, open_app, widget
 
 CSV = "id,lower,upper,size\na,0,3,100\nb,1,4,50\nc,3,5,120\n"
@@ -161,6 +164,24 @@ def test_the_capacity_its_answer_and_a_suggestion_a_click_away():
     press(app, "Apply")
     assert address(app)["what_if"] == "resize:c=110"
     assert "the arena fits into 160 B, 0 B to spare" in shown(app)
+
+
+def test_a_capacity_that_nothing_fits_names_the_buffers_that_prove_it():
+    app = open_app(doc="example:teaching_no_way_out", capacity="5B")
+    app.session_state["proof"] = True
+    check(app.run())
+    (core,) = [each for each in app.expander if "alone cannot fit" in each.label]
+    assert core.label.replace("\\", "") == "8 buffers alone cannot fit: 6 B within steps 0–4."
+    table = core.dataframe[0].value
+    plan = make_plan(load(ROOT / "example_graphs" / "teaching_no_way_out.csv"), "exact")
+    known = find_core(plan.problem, plan.bound, 5).problem
+    assert sorted(table["buffer"]) == sorted(known.names)
+    assert table["bytes"].tolist() == sorted(known.size.tolist(), reverse=True)
+    assert table["lifetime"][0] == "step 0"
+    # Where it fits there is none.
+    app = open_app(doc="example:teaching_no_way_out", capacity="6B")
+    app.session_state["proof"] = True
+    assert not [each for each in check(app.run()).expander if "alone" in each.label]
 
 
 def test_everything_dropped_can_be_undone():

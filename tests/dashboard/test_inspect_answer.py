@@ -66,6 +66,21 @@ def test_a_suggestion_is_applied_kept_in_the_address_and_undone():
     assert "Undo" not in [each.label for each in app.button if each.key == "undo_suggestion"]
 
 
+def test_a_chip_says_what_stands_behind_it_once():
+    app = open_app(doc="example:resnet50")
+    helps = {
+        each.value.partition("[")[2].rstrip("]"): each.proto.help for each in app.markdown if each.proto.help
+    }
+    helps = {name.replace("\\", ""): text.replace("\\", "") for name, text in helps.items()}
+    assert helps["Arena 9.19 MiB"] == "9.19 MiB (9,633,792 B). Meets the bound"
+    assert helps["Lower bound 9.19 MiB"].count("peak live bytes") == 1
+    assert helps["Reuse saves 92.5 %"].count("122.22 MiB without reuse") == 1
+    # Two totals, each with what it is of.
+    assert helps["On the device 99.66 MiB"].startswith("Arena, temporaries beside it, and what lies outside")
+    notes = " ".join(each.value.replace("\\", "") for each in app.caption)
+    assert "arena and 1.53 MiB of temporaries beside it: 10.72 MiB, without weights" in notes
+
+
 def test_another_document_has_nothing_to_undo():
     app = advised(open_app(doc="example:gpt2"))
     next(each for each in app.button if each.label == "Apply").click()

@@ -17,7 +17,7 @@ from memplan_engine.analysis.device_memory import on_device
 from memplan_engine.analysis.plan_figures import PlanFigures
 from memplan_engine.analysis.tied_peaks import tied_peaks
 from memplan_engine.formats.memplan_json.graph_format import About
-from memplan_engine.reporters.figure_list import figure_cards
+from memplan_engine.reporters.figure_list import Card, figure_cards
 from memplan_engine.reporters.peak_report import difference_headline, headline
 from memplan_engine.reporters.plan_tables import certificate, planner
 from memplan_engine.units import format_bytes
@@ -77,12 +77,20 @@ def show_figures(facts: PlanFacts, capacity: int | None) -> None:
             st.badge(f"{len(ties)} steps tie for the peak", color="blue", help=plain(told))
         if device := on_device(plan.problem):
             parts = " · ".join(f"{name} {format_bytes(nbytes)}" for name, nbytes in device.items())
-            told = f"At the peak: {parts}. Step by step: Layout, below"
+            told = (
+                f"Arena, temporaries beside it, and what lies outside, at the step with the most: {parts}. "
+                "Step by step: Layout, below"
+            )
             st.badge(f"On the device {format_bytes(sum(device.values()))}", color="gray", help=plain(told))
         for card, meaning in figure_cards(facts.figures, "page"):
-            told = ". ".join(filter(None, (card.exact, card.note, meaning)))
-            st.badge(plain(f"{card.label} {card.value}"), color="gray", help=plain(told))
+            st.badge(plain(f"{card.label} {card.value}"), color="gray", help=plain(_behind(card, meaning)))
     _violations(facts)
+
+
+def _behind(card: Card, meaning: str) -> str:
+    """The exact figure, its note where that says more, and what it means."""
+    note = "" if card.note in card.exact else f"{card.note[:1].upper()}{card.note[1:]}"
+    return ". ".join(filter(None, (card.exact, note, meaning.removesuffix("."))))
 
 
 def verdict(facts: PlanFacts) -> str:
@@ -125,7 +133,7 @@ def _notes(facts: PlanFacts) -> list[str]:
     plan, problem = facts.plan, facts.plan.problem
     notes = [
         certificate(plan),
-        _total(facts.figures),
+        _total(problem, facts.figures),
         f"{len(problem):,} buffers, {problem.steps:,} steps",
     ]
     if found_by := planner(plan):
@@ -135,27 +143,31 @@ def _notes(facts: PlanFacts) -> list[str]:
     if plan.cut_short:
         notes.append(f"stopped after {plan.seconds:.1f} s")
     if constants := facts.figures.constants:
-        notes.append(f"{_beside(problem, constants)} (separate)")
+        sizes = (f"{name} {format_bytes(size)}" for name, size in _beside(problem, constants).items())
+        notes.append(f"{', '.join(sizes)} (separate)")
     unknown = left_out(problem)
     # What else an eager run holds stands with the arena.
     scope = counted(problem).partition(": ")[0]
     return [*notes, f"counted: {scope}", *([f"not planned: {unknown}"] if unknown else [])]
 
 
-def _beside(problem: Problem, constants: int) -> str:
-    """What the constants are: weights, and of a training step the optimizer's state."""
+def _beside(problem: Problem, constants: int) -> dict[str, int]:
+    """What the constants are, bytes: weights, and of a training step the optimizer's state."""
     kept = {name: size for name, size in on_device(problem).items() if name in ("weights", "optimizer state")}
     if sum(kept.values()) != constants:
         kept = {"weights": constants}
-    return ", ".join(f"{name} {format_bytes(size)}" for name, size in sorted(kept.items(), reverse=True))
+    return dict(sorted(kept.items(), reverse=True))
 
 
-def _total(figures: PlanFigures) -> str:
-    """What the arena and the scratch of ops come to together, "" without any."""
+def _total(problem: Problem, figures: PlanFigures) -> str:
+    """What the arena and the scratch of ops come to together, and of what that is the total; "" without
+    any."""
     if not figures.workspace:
         return ""
     workspace = f"{format_bytes(figures.workspace)} of {figures.workspace_name}"
-    return f"{format_bytes(figures.total)} total with {workspace} outside the arena"
+    separate = " and ".join(_beside(problem, figures.constants)) if figures.constants else ""
+    rest = f", without {separate}" if separate else ""
+    return f"arena and {workspace} beside it: {format_bytes(figures.total)}{rest}"
 
 
 def _violations(facts: PlanFacts) -> None:

@@ -3,24 +3,28 @@ smallest changes that make it fit."""
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 from memplan_dashboard.session import scenarios
-from memplan_dashboard.session.messages import plain
+from memplan_dashboard.session.messages import file_name, plain
 from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.session.scenarios import ScenarioView
 from memplan_dashboard.widgets import controls
-from memplan_dashboard.widgets.tables import SHARE, WHOLE, named
+from memplan_dashboard.widgets.tables import SHARE, WHOLE, named, show_table
 
 from memplan_engine import FitReport, Suggestion, Verdict
 from memplan_engine.analysis.buffer_names import labels_of
+from memplan_engine.formats.csv_tables.csv_writer import to_csv
+from memplan_engine.reporters.diff_words import sentence_case
 from memplan_engine.reporters.what_if_tables import (
+    core_words,
     proof_words,
     shortage_words,
     suggestion_words,
     verdict_words,
 )
-from memplan_engine.units import format_bytes
+from memplan_engine.units import format_bytes, format_span
 from memplan_engine.what_if.edits import MOST_EDITS
 from memplan_engine.what_if.suggestions.cover import Shortage
 
@@ -44,6 +48,8 @@ def _answer(view: ScenarioView, facts: PlanFacts, capacity: int) -> None:
     verdict = fit.decision.verdict
     kind = st.error if verdict is Verdict.DOES_NOT_FIT else st.success if fit.decision.whole else st.warning
     kind(plain(verdict_words(fit)))
+    if verdict is Verdict.DOES_NOT_FIT:
+        _core(fit, capacity)
     if fit.shortage is not None:
         st.caption(plain(shortage_words(fit.shortage)))
     for place, suggestion in enumerate(fit.suggestions):
@@ -55,6 +61,36 @@ def _answer(view: ScenarioView, facts: PlanFacts, capacity: int) -> None:
     if fit.shortage is not None:
         with st.expander(f"Live at the {fit.shortage.steps:,} overfull steps"):
             _members(fit, fit.shortage)
+
+
+def _core(fit: FitReport, capacity: int) -> None:
+    """The buffers that alone do not fit, by name, and as a file."""
+    plan = fit.decision.plan
+    core = scenarios.core_of(plan, capacity)
+    problem, labels = core.problem, labels_of(plan.problem)
+    rows = np.argsort(-problem.size, kind="stable")[:MOST_MEMBERS].tolist()
+    with st.expander(plain(sentence_case(core_words(core)))):
+        table = pd.DataFrame(
+            {
+                **named("buffer", [problem.names[row] for row in rows], labels),
+                "size": [format_bytes(int(problem.size[row])) for row in rows],
+                "bytes": problem.size[rows],
+                "lifetime": [format_span(int(problem.start[row]), int(problem.end[row])) for row in rows],
+            }
+        )
+        show_table(table, {"bytes": WHOLE}, key="core", most=220)
+        if len(problem) > len(rows):
+            st.caption(f"and {len(problem) - len(rows):,} more")
+        st.download_button(
+            "Core, CSV",
+            lambda: to_csv(problem),
+            f"{file_name(problem.name)}.csv",
+            "text/csv",
+            icon=":material/download:",
+            type="tertiary",
+            on_click="ignore",
+            help="These buffers alone, as `memplan plan --capacity … --core FILE` writes them.",
+        )
 
 
 def _suggestion(view: ScenarioView, fit: FitReport, suggestion: Suggestion, place: int) -> None:

@@ -203,6 +203,19 @@ def test_apply_changes_the_whole_page_and_undo_takes_it_back(page):
     assert chart.bounding_box() == place
 
 
+def test_the_tooltip_of_how_goes_when_it_opens(page):
+    card = page.page.locator(".st-key-card_0")
+    how = card.get_by_test_id("stPopoverButton").first
+    how.wait_for(timeout=30_000)
+    page.settled()
+    how.hover()
+    tip = page.page.get_by_test_id("stTooltipContent")
+    tip.filter(has_text="What it does, and how").wait_for()
+    how.click()
+    page.page.get_by_test_id("stPopoverBody").wait_for()
+    assert not tip.filter(visible=True).count()
+
+
 def test_a_change_of_buffers_is_one_row_and_leaves_the_chart_where_it_is(dashboard_url, open_page):
     page = DashboardPage(open_page(f"{dashboard_url}/?doc=example:resnet50", width=1440, height=900))
     chart = page.page.locator(".st-key-inspect_view")
