@@ -86,3 +86,17 @@ def format_seconds(seconds: float) -> str:
 def format_span(start: int, end: int) -> str:
     """The steps `[start, end)` as people count them: "step 3", "steps 3–7"."""
     return f"step {start:,}" if end == start + 1 else f"steps {start:,}–{end - 1:,}"
+
+
+def shorten_path(path: str, width: int, sign: str = "/") -> str:
+    """`path` in at most `width` letters: "…/gpt2/modeling_gpt2.py:282", or the end of its last part."""
+    if len(path) <= width:
+        return path
+    parts = path.split(sign)
+    for first in range(1, len(parts)):
+        short = sign.join(("…", *parts[first:]))
+        if len(short) <= width:
+            return short
+    if len(parts[-1]) <= width:
+        return parts[-1]
+    return f"…{path[len(path) - max(1, width - 1) :]}"

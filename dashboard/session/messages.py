@@ -14,10 +14,13 @@ NOTHING_TO_PLACE = "There is nothing to place: every tensor is a constant, an in
 
 _MARKS = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:^&])")
 
+_TURNS = re.compile("[\u202a-\u202e\u2066-\u2069]")
+
 
 def plain(text: object) -> str:
-    """`text` so that Markdown shows it as it stands, on one line."""
-    return _MARKS.sub(r"\\\1", " ".join(str(text).split()))
+    """`text` so that Markdown shows it as it stands, on one line; without marks that turn the direction of
+    all that follows."""
+    return _MARKS.sub(r"\\\1", " ".join(_TURNS.sub("", str(text)).split()))
 
 
 def file_name(text: str) -> str:

@@ -12,7 +12,7 @@ from memplan_engine.advice.proposers import PROPOSERS, Propose
 from memplan_engine.advice.situation import Situation
 from memplan_engine.advice.values import Advice, Candidate, Rejected, Suggestion
 from memplan_engine.advice.words import capitalised
-from memplan_engine.analysis.buffer_names import buffer_names
+from memplan_engine.analysis.buffer_names import buffer_names, short_name
 from memplan_engine.analysis.provenance import find_provenance
 from memplan_engine.errors import MemplanError
 from memplan_engine.formats.importer import Loaded
@@ -281,7 +281,7 @@ def _holders(problem: Problem) -> str:
     step = load_of(problem).peak_step
     live = live_at(problem, step).tolist()
     names = buffer_names(problem)
-    largest = [f"{names[row]} {format_bytes(int(problem.size[row]))}" for row in live[:3]]
+    largest = [f"{short_name(names[row])} {format_bytes(int(problem.size[row]))}" for row in live[:3]]
     others = f" and {len(live) - 3} more" if len(live) > 3 else ""
     return f"{', '.join(largest)}{others} at step {step:,}"
 

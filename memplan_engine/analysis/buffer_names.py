@@ -9,15 +9,24 @@ from collections.abc import Iterable
 from memplan_engine.analysis.provenance import find_provenance
 from memplan_engine.graph import Graph, Op, Phase
 from memplan_engine.problem import Problem
+from memplan_engine.units import shorten_path
 
 SEPARATOR = " · "
 MOST_OF = 0.5
 """A first segment that this share of the ops begins with is left out: "transformer", "bert", "model"."""
+MOST_LETTERS = 90
+"""Of a name in a sentence."""
 
 _FLATTENED = ("p_", "b_", "c_")
 """What torch.export's names of parameters, buffers and constants begin with."""
 _NO_NAME = re.compile("[^a-zA-Z0-9]")
 """What it makes "_" of."""
+
+
+def short_name(name: str) -> str:
+    """`name` as a sentence holds it: of a longer one the end, where names differ."""
+    short = shorten_path(name, MOST_LETTERS, ".")
+    return short.replace("….", "…", 1) if short != name else name
 
 
 def kind_label(kind: str) -> str:

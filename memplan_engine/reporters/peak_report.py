@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.table import Column, Table
 
+from memplan_engine.analysis.buffer_names import short_name
 from memplan_engine.analysis.peak import Peak
 from memplan_engine.analysis.peak_parts import Part, peak_parts
 from memplan_engine.analysis.peak_tree import Node
@@ -34,7 +35,8 @@ CSV_HEADER = ("path", "name", "bytes", "share", "module", "source")
 def headline(contents: Peak, problem: Problem, is_peak: bool = True) -> str:
     """One sentence: "Graph peak 51 MiB at h.0.mlp.act · mul.2 (step 44): h.0.mlp 48 MiB (94 %),
     activations.py:66; h.0 · add 3 MiB (6 %)", of another step "12 MiB live at …"."""
-    at = f"{contents.op_label} (step {contents.step:,})" if contents.op_label else f"step {contents.step:,}"
+    step = f"step {contents.step:,}"
+    at = f"{short_name(contents.op_label)} ({step})" if contents.op_label else step
     parts = [part_words(part, contents.nbytes) for part in peak_parts(contents, problem)]
     made_of = f": {'; '.join(parts)}" if parts else ""
     live = format_bytes(contents.nbytes)
@@ -57,7 +59,7 @@ def part_words(part: Part, total: int) -> str:
     share = round(100 * part.nbytes / total) if total else 0
     mostly = "mostly " * (part.line_bytes < part.nbytes)
     line = f", {mostly}{part.line}" if part.line and part.line not in part.label else ""
-    return f"{part.label}{layers} {format_bytes(part.nbytes)} ({share} %){line}"
+    return f"{short_name(part.label)}{layers} {format_bytes(part.nbytes)} ({share} %){line}"
 
 
 def tree_table(tree: Node, title: str, every_row: bool = False, signed: bool = False) -> Table:

@@ -15,6 +15,8 @@ from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
+from memplan_engine.units import shorten_path
+
 Heading = str | Column
 MOST_ROWS = 25
 """Of a table, unless every row is asked for."""
@@ -43,20 +45,6 @@ class PathText:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Text(shorten_path(self.path, options.max_width, self.sign), no_wrap=True, overflow="crop")
-
-
-def shorten_path(path: str, width: int, sign: str = "/") -> str:
-    """`path` in at most `width` letters: "…/gpt2/modeling_gpt2.py:282", or the end of its last part."""
-    if len(path) <= width:
-        return path
-    parts = path.split(sign)
-    for first in range(1, len(parts)):
-        short = sign.join(("…", *parts[first:]))
-        if len(short) <= width:
-            return short
-    if len(parts[-1]) <= width:
-        return parts[-1]
-    return f"…{path[len(path) - max(1, width - 1) :]}"
 
 
 @dataclass

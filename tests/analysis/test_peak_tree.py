@@ -145,6 +145,13 @@ def test_the_sentence_says_what_its_figure_is_of():
     listed = make_problem([0, 3], [2, 5], [5, 7], names=["a", "b"])
     assert headline(find_peak(listed), listed) == "Peak 7 B at step 3: b 7 B (100 %)"
     assert headline(contents_of(listed, 2), listed, False) == "0 B live at step 2"
+    # Of a path of 300 letters the end, where names differ.
+    path = ".".join(f"layers.{number}.submodule_of_a_model" for number in range(11))
+    deep = make_problem([0], [1], [7], names=[path])
+    told = headline(find_peak(deep), deep)
+    assert told.startswith("Peak 7 B at step 0: …")
+    assert told.endswith(f"{path[-60:]} 7 B (100 %)")
+    assert len(told) < 130
     recorded = load_example("cuda_snapshot")
     assert headline(find_peak(recorded), recorded).startswith("Recorded peak 1.35 GiB at step 1,951: ")
     assert headline(find_peak(GPT2), GPT2).startswith("Graph peak 51 MiB at h.0.mlp.act · mul.2 (step 44): ")

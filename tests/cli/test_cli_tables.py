@@ -7,7 +7,8 @@ import json
 import pytest
 
 from memplan_engine.cli.output import as_text
-from memplan_engine.reporters.rich_tables import in_graph, make_table, modules, numbers, paths, shorten_path
+from memplan_engine.reporters.rich_tables import in_graph, make_table, modules, numbers, paths
+from memplan_engine.units import shorten_path
 from tests import ROOT
 
 GPT2 = str(ROOT / "example_graphs" / "gpt2.json")

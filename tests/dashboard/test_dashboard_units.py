@@ -282,6 +282,8 @@ def test_a_capacity_is_a_number_above_nothing(text, value):
 
 
 def test_markdown_shows_names_as_they_stand():
+    # What would turn the direction of all that follows is left out; letters of any script stay.
+    assert messages.plain("\u202eevil\u2066 אב") == "evil אב"
     assert messages.plain("a_b *c* [d](e)\n$f$ :red[g]") == (r"a\_b \*c\* \[d\]\(e\) \$f\$ \:red\[g\]")
 
 

@@ -203,6 +203,25 @@ def test_apply_changes_the_whole_page_and_undo_takes_it_back(page):
     assert chart.bounding_box() == place
 
 
+def test_a_name_of_any_length_leaves_the_page_as_wide_as_the_window(dashboard_url, open_page, tmp_path):
+    """Not even what only screen readers read makes it scroll sideways."""
+    deep = ".".join(f"encoder.layers.{number}.submodule_with_a_long_name" for number in range(9))
+    (tmp_path / "deep.csv").write_text(f"id,lower,upper,size\n{deep},0,3,9000\n{'x' * 5000},0,2,800\n")
+    page = DashboardPage(open_page(f"{dashboard_url}/import", width=1440, height=900), wait=False)
+    page.page.locator("input[type=file]").set_input_files(tmp_path / "deep.csv")
+    page.root.first.wait_for(timeout=30_000)
+    page.settled()
+    wide = "[...document.querySelectorAll('[data-testid=stMain], html')].map((each) => each.scrollWidth)"
+    assert page.page.evaluate(wide) == [1440, 1440]
+    # All of the answer is above the fold.
+    row = page.page.locator(".st-key-to_take").bounding_box()
+    assert row["y"] + row["height"] <= 900
+    page.page.get_by_role("link", name="Replay").click()
+    page.page.locator(".replay-view[data-drawn]").wait_for(timeout=30_000)
+    page.settled()
+    assert page.page.evaluate(wide) == [1440, 1440]
+
+
 def test_the_tooltip_of_how_goes_when_it_opens(page):
     card = page.page.locator(".st-key-card_0")
     how = card.get_by_test_id("stPopoverButton").first
