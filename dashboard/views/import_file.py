@@ -143,6 +143,16 @@ def _from_folder() -> str | None:
 
 def _open(key: str, is_new: bool, options: Options) -> None:
     """Open what was chosen and lead on to Inspect; where it cannot be read or planned, stay and say why."""
+    label = documents.catalogue().get(key, key.partition(":")[2])
+    # In a place of its own: what stands below it stays where it is.
+    with st.container(), st.spinner(plain(f"Reading {label} …")):
+        chosen = _read(key, is_new, options)
+    if chosen is not None:
+        state.lead_on("views/inspect/inspect_page.py", **chosen)
+
+
+def _read(key: str, is_new: bool, options: Options) -> dict[str, str] | None:
+    """The choices that show what was read and planned; None where it cannot be."""
     try:
         # A CSV without all its offsets is opened as buffers, whatever the option says.
         load = state.load_either if options.offsets_as_plan else state.load_document
@@ -152,14 +162,13 @@ def _open(key: str, is_new: bool, options: Options) -> None:
         if is_new:
             uploads.drop(key)
         show_error(error)
-        return
+        return None
     try:
         plan_facts.facts_of(document, strategy)
     except MemplanError as error:
         show_error(error)
-        return
-    chosen = state.document_choices(document.key, document.options, strategy=strategy)
-    state.lead_on("views/inspect/inspect_page.py", **chosen)
+        return None
+    return state.document_choices(document.key, document.options, strategy=strategy)
 
 
 def _show_open(options: Options | None) -> None:

@@ -254,6 +254,16 @@ def back_to(page, text):
     raise AssertionError(f"three steps back, and no {text!r}: {page.page.url}")
 
 
+def test_a_long_list_says_that_it_is_being_read(dashboard, tmp_path):
+    rows = (f"b{each},{each},{each + 3},{64 + each % 999}" for each in range(150_000))
+    (tmp_path / "long.csv").write_text("\n".join(("id,lower,upper,size", *rows)))
+    page = dashboard("/import")
+    page.page.locator("input[type=file]").set_input_files(tmp_path / "long.csv")
+    page.page.get_by_text("Reading long.csv …").wait_for()
+    page.eventually(lambda: page.address.get("doc", "").startswith("upload:"), True)
+    page.page.get_by_text("Reading long.csv …").wait_for(state="detached")
+
+
 def test_an_upload_is_previewed_opened_and_this_browsers_only(dashboard, open_page):
     page = dashboard("/import?doc=example:gpt2")
     page.upload("mine.csv", CSV)
