@@ -97,13 +97,14 @@ def _cards(
 def _none(advising: Advising, view: ScenarioView) -> None:
     """Why there are no cards, or what the allocator's settings would change."""
     if not is_recorded(view.original):
-        told = f"No suggestion. {advising.advice.why_none if advising.advice else advising.fault}"
+        why = advising.advice.why_none if advising.advice else advising.fault
         if view.document.graph is None:
-            told += (
-                " Fits in …? Prove it, below the chart, finds the smallest changes "
-                "that make it fit a capacity."
+            # What the peak is made of stands above.
+            why = (
+                f"{why.partition('. ')[0].removesuffix('.')}. Fits in …? Prove it, below the chart, finds "
+                "the smallest changes that make it fit a capacity."
             )
-        st.caption(plain(told))
+        st.caption(plain(f"No suggestion. {why}"))
     if is_simulated(view.original):
         _show_settings(advising.on_settings, advising.fault)
 
