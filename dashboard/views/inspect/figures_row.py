@@ -90,7 +90,7 @@ def show_figures(facts: PlanFacts, capacity: int | None) -> None:
 def _behind(card: Card, meaning: str) -> str:
     """The exact figure, its note where that says more, and what it means."""
     note = "" if card.note in card.exact else f"{card.note[:1].upper()}{card.note[1:]}"
-    return ". ".join(filter(None, (card.exact, note, meaning.removesuffix("."))))
+    return ". ".join(filter(None, (card.exact, note, meaning)))
 
 
 def verdict(facts: PlanFacts) -> str:
