@@ -11,7 +11,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from memplan_engine import observe_fake
-from memplan_engine.runtime.recorder.cached_fakes import cached_fakes
+from memplan_engine.runtime.cached_fakes import cached_fakes
 from memplan_engine.torch_capture.torch_fake import fake_mode
 
 CALLS: dict[str, Callable[..., torch.Tensor]] = {

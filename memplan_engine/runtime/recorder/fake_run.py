@@ -19,11 +19,11 @@ from memplan_engine.calibration.kernel_table import Calibration
 from memplan_engine.errors import InputError
 from memplan_engine.recordings.observation import Level, Observation, flow_changes
 from memplan_engine.recordings.observed_flow import Category, flow_peak, settled_flow, step_peaks
+from memplan_engine.runtime.cached_fakes import cached_fakes
 from memplan_engine.runtime.calibrate.model_calls import AskedCall, CallLog
 from memplan_engine.runtime.calibrate.seen_call import this_machine
 from memplan_engine.runtime.recorder.asked_values import answering_python
 from memplan_engine.runtime.recorder.assumed_values import Assumed
-from memplan_engine.runtime.recorder.cached_fakes import cached_fakes
 from memplan_engine.runtime.recorder.calibrated_ops import CalibratedOps, check_calibration
 from memplan_engine.runtime.recorder.fake_device import current_device, observed_on, target_of
 from memplan_engine.runtime.recorder.left_as_found import left_as_found
