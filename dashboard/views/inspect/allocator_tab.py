@@ -110,9 +110,10 @@ def _show_verdict(answers: Answers) -> None:
         st.success(plain(told))
     else:
         st.info(plain(told))
+    advice = answers.advice
+    if advice.failed:
+        st.caption(plain(sentence_case(settings_words(advice))))
     if suggested is not None:
-        told = sentence_case(settings_words(answers.advice)) if answers.advice.failed else "Settings that fit"
-        st.caption(plain(f"{told}:"))
+        if not advice.failed:
+            st.caption("Settings that fit:")
         st.code(f'{VARIABLE}="{suggested.settings}"', language=None)
-    elif answers.advice.failed:
-        st.caption(plain(f"{sentence_case(settings_words(answers.advice))}."))

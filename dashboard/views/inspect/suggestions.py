@@ -114,7 +114,7 @@ def _show_settings(advice: SettingsAdvice | None, fault: str) -> None:
     could not be simulated."""
     settings = str(advice.settings) if advice and advice.settings else ""
     applied = bool(settings) and state.get("settings") == settings
-    told = plain(f"{sentence_case(settings_words(advice))}." if advice else fault)
+    told = plain(sentence_case(settings_words(advice)) if advice else fault)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="settings"):
         # Green is for what rests on rules that were compared with recordings.
         green = settings and advice is not None and not advice.is_rules_only
