@@ -192,3 +192,34 @@ def test_messages_come_in_order_and_say_who_waits(tmp_path: Path) -> None:
     assert waiting(tmp_path) == {}
     with second._waiting(7):
         assert waiting(tmp_path)[1][0] == 7
+
+
+def test_strided_shards_are_looked_for_once_a_call() -> None:
+    from types import SimpleNamespace
+
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.placement_types import _StridedShard
+
+    from memplan_engine.runtime.ranks.fake_meshes import once_a_call
+
+    looked: list[int] = []
+    told: list[object] = []
+
+    class Schema:
+        def __init__(self, *placements: object) -> None:
+            self.specs = [SimpleNamespace(placements=placements)]
+
+        @property
+        def args_spec(self) -> list[SimpleNamespace]:
+            looked.append(1)
+            return self.specs
+
+    propagate = once_a_call(lambda strategy, schema: told.append(strategy))
+    plain, strided = Schema(Shard(0), Replicate()), Schema(Shard(0), _StridedShard(0, split_factor=2))
+    for strategy in range(5):
+        propagate(strategy, plain)
+    assert (len(looked), told) == (1, [])
+    for strategy in range(3):
+        propagate(strategy, strided)
+    propagate("again", plain)
+    assert (len(looked), told) == (3, [0, 1, 2])

@@ -14,8 +14,9 @@ import torch.distributed.pipelining
 import torch.distributed.tensor.parallel
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.distributed import _functional_collectives, device_mesh
-from torch.distributed.tensor import _random
+from torch.distributed.tensor import _random, _sharding_prop
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
+from torch.distributed.tensor.placement_types import _StridedShard
 from torch.utils._python_dispatch import _disable_current_modes
 
 Patch = tuple[Any, str, Any]
@@ -38,7 +39,28 @@ def mesh_patches() -> list[Patch]:
     make = really(device_mesh.init_device_mesh)
     layouts = [(ShardingPropagator, name, unseen(vars(ShardingPropagator)[name])) for name in OF_LAYOUTS]
     makers = everywhere("init_device_mesh", device_mesh.init_device_mesh, make)
-    return [*methods, *makers, *layouts, *_eager()]
+    flags = everywhere(
+        "_propagate_use_strided_shard_flag",
+        _sharding_prop._propagate_use_strided_shard_flag,
+        once_a_call(_sharding_prop._propagate_use_strided_shard_flag),
+    )
+    return [*methods, *makers, *layouts, *flags, *_eager()]
+
+
+def once_a_call(propagate: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    """`propagate`, which does nothing for an operator none of whose arguments has strided shards: it looks
+    through all of them for each tensor of a list (an optimizer's, of all weights), now once."""
+    latest: list[Any] = [None, False]
+
+    @functools.wraps(propagate)
+    def propagate_where_strided(strategy: Any, schema: Any) -> None:
+        if latest[0] is not schema:
+            placements = (each for spec in schema.args_spec for each in spec.placements)
+            latest[:] = schema, any(isinstance(each, _StridedShard) for each in placements)
+        if latest[1]:
+            propagate(strategy, schema)
+
+    return propagate_where_strided
 
 
 def everywhere(name: str, before: Any, after: Any) -> list[Patch]:
