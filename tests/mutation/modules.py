@@ -51,7 +51,8 @@ BY_HAND = {
         ("if nbytes > facts.nbytes.get(storage, 0)", "if nbytes > 2 * facts.nbytes.get(storage, 0)"),
         ("(nbytes < 0 and not may_begin)", "(nbytes < -1 and not may_begin)"),
         ("arrived < needed", "arrived + 1 < needed"),
-        ("assumed | {pair[::-1]}", "assumed | {pair, pair[::-1]}"),
+        ("(end, other) if proof.is_first else", "(end, other) if not proof.is_first else"),
+        ("== len(ops) > 0 or not", "== len(ops) or not"),
     ],
     "memplan_engine.rewrites.reuse.check_reuse": [
         ("if copies is None or name in op.mutates:", "if copies is None:"),
