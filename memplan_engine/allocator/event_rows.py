@@ -84,7 +84,8 @@ def event_rows(recording: Recording, as_recorded: bool = False) -> EventRows:
     # Where an address is handed out again, what was there is free, though nobody said so.
     rows, whose = lost
     ended: dict[str, Ints | int] = {"op": COMPLETE_FREE, "ident": whose, "given": -1, "event": rows}
-    columns = {name: np.insert(column, rows, ended.get(name, 0)) for name, column in columns.items()}
+    if rows.size:
+        columns = {name: np.insert(column, rows, ended.get(name, 0)) for name, column in columns.items()}
     joined = {name: np.concatenate([first[name], column]) for name, column in columns.items()}
     return EventRows(**joined, stack=stack, streams=trees.streams, pools=trees.pools, older=len(older))
 
@@ -95,7 +96,7 @@ def _identified(recording: Recording) -> tuple[Ints, Ints, Ints, Rows, tuple[Int
     events = recording.events
     op = _ops(events["action"])
     memory = np.flatnonzero((op == ALLOC) | (op == REQUEST_FREE) | (op == COMPLETE_FREE))
-    order = memory[np.lexsort((memory, events["address"][memory]))]
+    order = memory[np.argsort(events["address"][memory], kind="stable")]
     address, allocates = events["address"][order], op[order] == ALLOC
     place = np.arange(len(order))
     fresh = np.append(True, address[1:] != address[:-1])[: len(order)]
