@@ -95,7 +95,9 @@ def ended_words(code: int, said: str) -> str:
     if code >= 0:
         return f"the process ended with code {code}{told}"
     why = " (the machine ran out of memory, perhaps)" if -code == signal.SIGKILL else ""
-    return f"the process was ended by {signal.Signals(-code).name}{why}{told}"
+    # Real-time signals have numbers only.
+    name = next((each.name for each in signal.Signals if each == -code), f"signal {-code}")
+    return f"the process was ended by {name}{why}{told}"
 
 
 def end_with_parent() -> None:

@@ -100,6 +100,8 @@ print("PEAK", json.dumps([mode.peak, kept[-1]]))
         ("import os\nos.fork()\n", "train.py: found a process that is forked at .*train.py:2"),
         ("import multiprocessing as m\nm.get_context('fork').Process().start()\n", "is forked at"),
         ("import multiprocessing as m\nm.get_context('spawn').Process().start()\n", "is started at .*:2"),
+        ("import os\nos.kill(os.getpid(), 40)\n", "the process was ended by signal 40$"),
+        ("raise SyntaxError('odd')\n", "train.py: found SyntaxError: odd, expected what Python can read"),
         (
             "raise ValueError('no data')\n",
             "ValueError: no data at .*train.py:1, expected a script that runs as it is, .*observe FACTORY",

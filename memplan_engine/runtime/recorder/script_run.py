@@ -200,7 +200,7 @@ def _run(script: str, home: Path, expected: str) -> None:
             found = f"a script that ends with {end.code!r}{last and f': {one_line(last, 300)}'}"
             raise InputError(Path(script).name, "", found, expected) from None
     except SyntaxError as error:
-        place, found = f"line {error.lineno}", f"SyntaxError: {error.msg}"
+        place, found = f"line {error.lineno}" if error.lineno else "", f"SyntaxError: {error.msg}"
         raise InputError(Path(error.filename or script).name, place, found, "what Python can read") from None
     finally:
         os.chdir(home)
