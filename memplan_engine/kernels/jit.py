@@ -51,9 +51,12 @@ _tiers = _Tiers()
 class Kernel(Generic[P, R]):
     """A function on arrays and numbers that is interpreted or compiled, whichever is sooner done."""
 
-    def __init__(self, function: Callable[P, R], inline: bool = False, small: int = SMALL) -> None:
+    def __init__(
+        self, function: Callable[P, R], inline: bool = False, small: int = SMALL, borrows: bool = False
+    ) -> None:
         self.function = cast(FunctionType, function)
         self.inline = inline
+        self.borrows = borrows
         self.small = small
         self.is_loaded = False
         update_wrapper(self, function)
@@ -103,15 +106,26 @@ def kernel(function: Callable[P, R], /) -> Kernel[P, R]: ...
 
 
 @overload
-def kernel(*, inline: bool = ..., small: int = ...) -> Callable[[Callable[P, R]], Kernel[P, R]]: ...
+def kernel(
+    *, inline: bool = ..., small: int = ..., borrows: bool = ...
+) -> Callable[[Callable[P, R]], Kernel[P, R]]: ...
 
 
-def kernel(function: Callable[..., Any] | None = None, /, *, inline: bool = False, small: int = SMALL) -> Any:
+def kernel(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    inline: bool = False,
+    small: int = SMALL,
+    borrows: bool = False,
+) -> Any:
     """Make a function a kernel. `inline`: compiled into its callers, where a call would cost too much.
-    `small`: elements of the longest array that it is interpreted for."""
+    `small`: elements of the longest array that it is interpreted for. `borrows`: it neither makes nor gives
+    arrays, but reads and writes those of its caller, whose references are not counted (an atomic addition
+    for each array that is named: of small kernels on a tuple of arrays most of the time)."""
     if function is None:
-        return lambda decorated: Kernel(decorated, inline, small)
-    return Kernel(function, inline, small)
+        return lambda decorated: Kernel(decorated, inline, small, borrows)
+    return Kernel(function, inline, small, borrows)
 
 
 def interprets(elements: int = 0) -> bool:
@@ -167,7 +181,8 @@ def _dispatcher(kernel: Kernel[..., Any]) -> Any:
 
     _listen()
     function = _with_globals(kernel.function, lambda callee: callee.compiled)
-    dispatcher: Any = njit(nogil=True, inline="always" if kernel.inline else "never")(function)
+    options: dict[str, Any] = {"inline": "always" if kernel.inline else "never", "_nrt": not kernel.borrows}
+    dispatcher: Any = njit(nogil=True, **options)(function)
     # Numba's own cache unpickles whatever lies in its files, and shares its index between processes
     # unguarded.
     module = function.__module__

@@ -14,12 +14,14 @@ from memplan_engine.kernels.allocator.free_set import (
     ADDRESS,
     KEY,
     NOBODY,
+    FreeSet,
     after,
     block_at,
     insert,
-    new_lists,
+    new_free_set,
     place_of,
     remove,
+    with_more_room,
 )
 from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Ints, Shorts
@@ -47,11 +49,11 @@ free."""
 
 
 class Memory(NamedTuple):
-    """The allocator's state: a row for each block, the lists of free ones, numbers, and the rules. `log` has
+    """The allocator's state: a row for each block, the free ones in order, numbers, and the rules. `log` has
     rows of (row, address, bytes, tree): what the device gave, and took back (negative)."""
 
     blocks: Ints
-    lists: Shorts
+    free: FreeSet
     numbers: Ints
     log: Ints
     rules: Ints
@@ -63,35 +65,39 @@ def new_memory(rules: Ints) -> Memory:
     numbers = np.zeros(12, dtype=np.int64)
     numbers[SPARE], numbers[NEXT], numbers[GIVEN] = NOBODY, 1 << 40, NOBODY
     blocks, log = np.zeros((256, 8), dtype=np.int64), np.zeros((256, 4), dtype=np.int64)
-    return Memory(blocks, new_lists(256), numbers, log, rules)
+    return Memory(blocks, new_free_set(256), numbers, log, rules)
+
+
+@kernel(borrows=True)
+def lacks_room(memory: Memory) -> bool:
+    """Whether one event could do more than there is room for: every block unmapped, in three parts, and
+    logged."""
+    used, logged = memory.numbers[USED], memory.numbers[LOGGED]
+    return 3 * used + 8 > len(memory.blocks) or logged + 4 * used + 16 > len(memory.log)
 
 
 @kernel
 def with_room(memory: Memory) -> Memory:
-    """The same with room for what one event can do: every block unmapped, in three parts, and logged."""
+    """The same with room for one event."""
     used, logged = memory.numbers[USED], memory.numbers[LOGGED]
-    blocks, lists, log = memory.blocks, memory.lists, memory.log
-    if 3 * used + 8 <= len(blocks) and logged + 4 * used + 16 <= len(log):
-        return memory
+    blocks, free, log = memory.blocks, memory.free, memory.log
     if 3 * used + 8 > len(blocks):
         blocks = np.zeros((6 * used + 16, 8), dtype=np.int64)
         blocks[: len(memory.blocks)] = memory.blocks
-        lists = new_lists(len(blocks))
-        lists[: len(memory.lists) - 1] = memory.lists[:-1]
-        lists[-1] = memory.lists[-1]
+        free = with_more_room(free, len(blocks))
     if logged + 4 * used + 16 > len(log):
         log = np.zeros((2 * (logged + 4 * used + 16), 4), dtype=np.int64)
         log[:logged] = memory.log[:logged]
-    return Memory(blocks, lists, memory.numbers, log, memory.rules)
+    return Memory(blocks, free, memory.numbers, log, memory.rules)
 
 
-@kernel
+@kernel(borrows=True)
 def page_of(memory: Memory, tree: int) -> int:
     """The pages of an expandable segment."""
     return SMALL_SEGMENT if tree & 1 else memory.rules[LARGE_SEGMENT]
 
 
-@kernel
+@kernel(borrows=True)
 def reserve(memory: Memory, address: int, nbytes: int, tree: int) -> None:
     """Count and log what the device gave, or took back (negative)."""
     numbers = memory.numbers
@@ -102,7 +108,7 @@ def reserve(memory: Memory, address: int, nbytes: int, tree: int) -> None:
     numbers[LOGGED] += 1
 
 
-@kernel
+@kernel(borrows=True)
 def new_block(memory: Memory, address: int, size: int, tree: int, state: int) -> int:
     """A block without neighbours, in no list."""
     numbers = memory.numbers
@@ -118,14 +124,14 @@ def new_block(memory: Memory, address: int, size: int, tree: int, state: int) ->
     return block
 
 
-@kernel
+@kernel(borrows=True)
 def drop_block(memory: Memory, block: int) -> None:
     """Its number is free again."""
     memory.blocks[block, FOLLOWING] = memory.numbers[SPARE]
     memory.numbers[SPARE] = block
 
 
-@kernel
+@kernel(borrows=True)
 def put(memory: Memory, block: int, state: int) -> None:
     """Into the list of the free blocks, or of the unmapped ones."""
     memory.blocks[block, STATE] = state
@@ -136,23 +142,23 @@ def put(memory: Memory, block: int, state: int) -> None:
     else:
         key = (tree + memory.rules[TREES]) << KEY_BITS
     memory.blocks[block, KEY] = key
-    insert(memory.blocks, memory.lists, block)
+    insert(memory.blocks, memory.free, block)
 
 
-@kernel
+@kernel(borrows=True)
 def first_of(memory: Memory, tree: int, size: int) -> tuple[int, int]:
     """The place of the smallest free block of `tree` with `size` bytes, or of what comes behind all of
     them."""
-    return place_of(memory.blocks, memory.lists, (tree << KEY_BITS) | (size >> SIZE_BITS), 0)
+    return place_of(memory.free, (tree << KEY_BITS) | (size >> SIZE_BITS), 0)
 
 
-@kernel
+@kernel(borrows=True)
 def is_of(memory: Memory, block: int, tree: int) -> bool:
     """Whether a block of the list is one of the free ones of `tree`."""
     return block != NOBODY and memory.blocks[block, KEY] >> KEY_BITS == tree
 
 
-@kernel
+@kernel(borrows=True)
 def cut(memory: Memory, block: int, size: int, state: int) -> int:
     """Keep `size` bytes of a block that is in no list; the rest is a block behind it, in the list of
     `state`."""
@@ -173,13 +179,13 @@ def cut(memory: Memory, block: int, size: int, state: int) -> int:
     return tail
 
 
-@kernel
+@kernel(borrows=True)
 def merge(memory: Memory, block: int, state: int) -> None:
     """Take the neighbours of a block that is in no list into it, where they are in `state`, FREE or
     UNMAPPED."""
     before = memory.blocks[block, PREVIOUS]
     if before != NOBODY and memory.blocks[before, STATE] == state:
-        remove(memory.blocks, memory.lists, before)
+        remove(memory.blocks, memory.free, before)
         memory.blocks[block, ADDRESS] = memory.blocks[before, ADDRESS]
         memory.blocks[block, SIZE] += memory.blocks[before, SIZE]
         memory.blocks[block, PREVIOUS] = memory.blocks[before, PREVIOUS]
@@ -188,7 +194,7 @@ def merge(memory: Memory, block: int, state: int) -> None:
         drop_block(memory, before)
     behind = memory.blocks[block, FOLLOWING]
     if behind != NOBODY and memory.blocks[behind, STATE] == state:
-        remove(memory.blocks, memory.lists, behind)
+        remove(memory.blocks, memory.free, behind)
         memory.blocks[block, SIZE] += memory.blocks[behind, SIZE]
         memory.blocks[block, FOLLOWING] = memory.blocks[behind, FOLLOWING]
         if memory.blocks[behind, FOLLOWING] != NOBODY:
@@ -196,15 +202,15 @@ def merge(memory: Memory, block: int, state: int) -> None:
         drop_block(memory, behind)
 
 
-@kernel
+@kernel(borrows=True)
 def give_back(memory: Memory, block: int) -> None:
     """cudaFree: a free block that is a whole segment goes back to the device."""
     reserve(memory, memory.blocks[block, ADDRESS], -memory.blocks[block, SIZE], memory.blocks[block, TREE])
-    remove(memory.blocks, memory.lists, block)
+    remove(memory.blocks, memory.free, block)
     drop_block(memory, block)
 
 
-@kernel
+@kernel(borrows=True)
 def unmap(memory: Memory, block: int) -> None:
     """The whole pages in a free block of an expandable segment go back to the device."""
     page = page_of(memory, memory.blocks[block, TREE])
@@ -212,13 +218,13 @@ def unmap(memory: Memory, block: int) -> None:
     begin, end = -(-address // page) * page, (address + size) // page * page
     if begin >= end:
         return
-    remove(memory.blocks, memory.lists, block)
+    remove(memory.blocks, memory.free, block)
     if begin > address:
         # What is before the first whole page stays as it is; the pages are a block of their own.
         tail = cut(memory, block, begin - address, FREE)
         put(memory, block, FREE)
         block = tail
-        remove(memory.blocks, memory.lists, block)
+        remove(memory.blocks, memory.free, block)
     if begin + memory.blocks[block, SIZE] > end:
         cut(memory, block, end - begin, FREE)
     memory.blocks[block, STATE] = UNMAPPED
@@ -235,14 +241,14 @@ def cached(memory: Memory, tree: int) -> Shorts:
     """The free blocks of `tree`, in order."""
     count = 0
     at = first_of(memory, tree, 0)
-    while is_of(memory, block_at(memory.blocks, memory.lists, at), tree):
-        at = after(memory.blocks, memory.lists, at)
+    while is_of(memory, block_at(memory.free, at), tree):
+        at = after(memory.free, at)
         count += 1
     blocks = np.empty(count, dtype=np.int32)
     at = first_of(memory, tree, 0)
     for i in range(count):
-        blocks[i] = block_at(memory.blocks, memory.lists, at)
-        at = after(memory.blocks, memory.lists, at)
+        blocks[i] = block_at(memory.free, at)
+        at = after(memory.free, at)
     return blocks
 
 

@@ -54,6 +54,7 @@ from memplan_engine.kernels.allocator.free_set import (
     block_at,
     place_of,
     remove,
+    remove_at,
 )
 from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Ints
@@ -64,7 +65,7 @@ itself."""
 MIB_BITS, CLASSES = 20, 16
 
 
-@kernel
+@kernel(borrows=True)
 def round_size(size: int, rules: Ints) -> int:
     """The bytes that a request of `size` takes: a multiple of 512, or of a part of the power of two below."""
     if size < GRANULE:
@@ -79,7 +80,7 @@ def round_size(size: int, rules: Ints) -> int:
     return -(-size // GRANULE) * GRANULE
 
 
-@kernel
+@kernel(borrows=True)
 def segment_size(size: int, rules: Ints) -> int:
     """What is asked of the device for a rounded request that no cached block meets."""
     if size <= SMALL:
@@ -89,34 +90,34 @@ def segment_size(size: int, rules: Ints) -> int:
     return -(-size // SMALL_SEGMENT) * SMALL_SEGMENT
 
 
-@kernel
+@kernel(borrows=True)
 def cached_block(memory: Memory, tree: int, size: int) -> int:
     """The best fit among the free blocks, taken out of them; NOBODY if there is none."""
     rules = memory.rules
     if tree < 2 * rules[STREAMS] and not tree & 1:
         memory.numbers[CALLS] += 1
     at = first_of(memory, tree, size)
-    block = block_at(memory.blocks, memory.lists, at)
+    block = block_at(memory.free, at)
     if not is_of(memory, block, tree):
         return NOBODY
     if rules[EXPANDABLE]:
         # A block that can grow counts as large as it can become.
-        at = after(memory.blocks, memory.lists, at)
-        other = block_at(memory.blocks, memory.lists, at)
+        ahead = after(memory.free, at)
+        other = block_at(memory.free, ahead)
         while is_of(memory, other, tree) and _reach(memory, other) < _reach(memory, block):
-            block = other
-            at = after(memory.blocks, memory.lists, at)
-            other = block_at(memory.blocks, memory.lists, at)
+            block, at = other, ahead
+            ahead = after(memory.free, at)
+            other = block_at(memory.free, ahead)
     limit = rules[MAX_SPLIT]
     if size < limit and memory.blocks[block, SIZE] >= limit:
         return NOBODY
     if size >= limit and memory.blocks[block, SIZE] >= size + rules[NON_SPLIT]:
         return NOBODY
-    remove(memory.blocks, memory.lists, block)
+    remove_at(memory.free, at)
     return block
 
 
-@kernel
+@kernel(borrows=True)
 def _reach(memory: Memory, block: int) -> int:
     behind = memory.blocks[block, FOLLOWING]
     if behind != NOBODY and memory.blocks[behind, STATE] == UNMAPPED:
@@ -124,7 +125,7 @@ def _reach(memory: Memory, block: int) -> int:
     return memory.blocks[block, SIZE]
 
 
-@kernel
+@kernel(borrows=True)
 def device_block(memory: Memory, tree: int, size: int) -> int:
     """A block that the device gives, in no list; NOBODY if it has not enough, or the process may not have
     more."""
@@ -145,7 +146,7 @@ def device_block(memory: Memory, tree: int, size: int) -> int:
     return new_block(memory, address, wanted, tree, IN_USE)
 
 
-@kernel
+@kernel(borrows=True)
 def _expanded_block(memory: Memory, tree: int, size: int) -> int:
     """The lowest place of an expandable segment with room for `size`, its pages mapped as far as needed."""
     blocks = memory.blocks
@@ -157,19 +158,19 @@ def _expanded_block(memory: Memory, tree: int, size: int) -> int:
         if not _map(memory, behind, min(blocks[behind, SIZE], size - blocks[block, SIZE])):
             return NOBODY
         block = behind
-    remove(blocks, memory.lists, block)
+    remove(blocks, memory.free, block)
     return block
 
 
-@kernel
+@kernel(borrows=True)
 def _place_to_expand(memory: Memory, tree: int, size: int) -> int:
     """The free block before the first unmapped one behind which there is room, or that itself; of a new
     segment if there is none."""
     blocks = memory.blocks
     unmapped = tree + memory.rules[TREES]
-    at = place_of(blocks, memory.lists, unmapped << KEY_BITS, 0)
-    while is_of(memory, block_at(blocks, memory.lists, at), unmapped):
-        block = block_at(blocks, memory.lists, at)
+    at = place_of(memory.free, unmapped << KEY_BITS, 0)
+    while is_of(memory, block_at(memory.free, at), unmapped):
+        block = block_at(memory.free, at)
         ahead = blocks[block, PREVIOUS]
         if ahead != NOBODY and blocks[ahead, STATE] == FREE:
             block = ahead
@@ -179,7 +180,7 @@ def _place_to_expand(memory: Memory, tree: int, size: int) -> int:
             each = blocks[each, FOLLOWING]
         if room >= size:
             return block
-        at = after(blocks, memory.lists, at)
+        at = after(memory.free, at)
     page = page_of(memory, tree)
     length = -(-max(memory.rules[RANGE], size) // page) * page
     address = -(-memory.numbers[NEXT] // page) * page
@@ -189,7 +190,7 @@ def _place_to_expand(memory: Memory, tree: int, size: int) -> int:
     return block
 
 
-@kernel
+@kernel(borrows=True)
 def _map(memory: Memory, block: int, size: int) -> bool:
     """Map the pages of the first `size` bytes of an unmapped block, and merge them with what is free
     beside."""
@@ -198,7 +199,7 @@ def _map(memory: Memory, block: int, size: int) -> bool:
     mapped = -(-size // page) * page
     if memory.numbers[RESERVED] + mapped > memory.rules[CAPACITY]:
         return False
-    remove(memory.blocks, memory.lists, block)
+    remove(memory.blocks, memory.free, block)
     reserve(memory, memory.blocks[block, ADDRESS], mapped, tree)
     memory.numbers[MADE] += mapped
     if mapped < memory.blocks[block, SIZE]:
@@ -235,7 +236,7 @@ def collect_garbage(memory: Memory) -> None:
                     give_back(memory, block)
 
 
-@kernel
+@kernel(borrows=True)
 def release_oversize(memory: Memory, tree: int, size: int) -> bool:
     """Give back cached blocks that are too large to be split, until `size` bytes are; whether they were."""
     limit = memory.rules[MAX_SPLIT]
@@ -243,16 +244,16 @@ def release_oversize(memory: Memory, tree: int, size: int) -> bool:
         return False
     wanted = max(size, limit)
     at = first_of(memory, tree, wanted)
-    block = block_at(memory.blocks, memory.lists, at)
+    block = block_at(memory.free, at)
     if is_of(memory, block, tree):
         give_back(memory, block)
         return True
     released = 0
     while released < wanted:
-        at = before(memory.blocks, memory.lists, first_of(memory, tree, wanted))
+        at = before(memory.free, first_of(memory, tree, wanted))
         if at[0] < 0:
             break
-        block = block_at(memory.blocks, memory.lists, at)
+        block = block_at(memory.free, at)
         if not is_of(memory, block, tree) or memory.blocks[block, SIZE] < limit:
             break
         released += memory.blocks[block, SIZE]
@@ -260,7 +261,7 @@ def release_oversize(memory: Memory, tree: int, size: int) -> bool:
     return released >= wanted
 
 
-@kernel
+@kernel(borrows=True)
 def splits(memory: Memory, block: int, size: int) -> bool:
     """Whether the rest of a block is worth being one of its own."""
     rest = memory.blocks[block, SIZE] - size
@@ -269,7 +270,7 @@ def splits(memory: Memory, block: int, size: int) -> bool:
     return size < memory.rules[MAX_SPLIT] and rest > SMALL
 
 
-@kernel
+@kernel(borrows=True)
 def hand_out(memory: Memory, block: int, size: int) -> None:
     """A block that is in no list is in use from now on, with `size` bytes of it or all."""
     if splits(memory, block, size):
@@ -278,7 +279,7 @@ def hand_out(memory: Memory, block: int, size: int) -> None:
     memory.numbers[ACTIVE] += memory.blocks[block, SIZE]
 
 
-@kernel
+@kernel(borrows=True)
 def take_back(memory: Memory, block: int) -> None:
     """What nobody uses any more is free, one with its free neighbours."""
     memory.numbers[ACTIVE] -= memory.blocks[block, SIZE]

@@ -24,6 +24,7 @@ from memplan_engine.kernels.allocator.blocks import (
     STATE,
     Memory,
     cut,
+    lacks_room,
     new_block,
     new_memory,
     put,
@@ -67,6 +68,17 @@ class Held(NamedTuple):
     queued: Ints
 
 
+class Rows(NamedTuple):
+    """What to do, row by row: see `run_allocator`."""
+
+    op: Ints
+    ident: Ints
+    size: Ints
+    base: Ints
+    given: Ints
+    extent: Ints
+
+
 @kernel
 def run_allocator(
     op: Ints,
@@ -98,35 +110,55 @@ def run_allocator(
     )
     over_time = np.zeros((len(op), 4), dtype=np.int64)
     ended = np.zeros((len(op), 2), dtype=np.int64)
-    cursor = NOBODY
-    for row in range(len(op)):
+    rows, done, cursor, failed = Rows(op, ident, size, base, given, extent), 0, NOBODY, False
+    while done < len(op) and not failed:
         memory = with_room(memory)
-        numbers = memory.numbers
-        numbers[ROW], numbers[GIVEN], numbers[MADE] = row, given[row], 0
-        what = op[row]
-        if cursor != NOBODY and what != CARVE:
-            put(memory, cursor, FREE)
-            cursor = NOBODY
-        if what == SEGMENT:
-            cursor = new_block(memory, given[row], extent[row], base[row], IN_USE)
-            reserve(memory, given[row], extent[row], base[row])
-        elif what == CARVE:
-            cursor = _carve(memory, held, cursor, ident[row], given[row], size[row], extent[row])
-        elif what in (ALLOC, TRY):
-            ended[row, 0] = _request(memory, held, base[row], ident[row], size[row], what == TRY)
-        elif what == EMPTY_CACHE:
-            _empty_cache(memory, held)
-        elif what != NOTHING and held.block[ident[row]] != NOBODY:
-            _free(memory, held, ident[row], what == COMPLETE_FREE)
+        done, cursor, failed = _do_rows(memory, held, rows, over_time, ended, done, cursor)
+    return held.placed, over_time, ended, memory.log[: memory.numbers[LOGGED]], done
+
+
+@kernel(borrows=True)
+def _do_rows(
+    memory: Memory, held: Held, rows: Rows, over_time: Ints, ended: Ints, begin: int, cursor: int
+) -> tuple[int, int, bool]:
+    """Row by row from `begin` on, as long as there is room: how many rows are done, what is left of a segment
+    to be carved, and whether the last row failed."""
+    numbers = memory.numbers
+    for row in range(begin, len(rows.op)):
+        if lacks_room(memory):
+            return row, cursor, False
+        cursor, ended[row, 0] = _do_row(memory, held, rows, row, cursor)
         ended[row, 1] = numbers[MADE]
         over_time[row, 0], over_time[row, 1] = numbers[RESERVED], numbers[ACTIVE]
         over_time[row, 2], over_time[row, 3] = numbers[ALLOCATED], numbers[REQUESTED]
-        if what == ALLOC and ended[row, 0] == FAILED:
-            return held.placed, over_time, ended, memory.log[: numbers[LOGGED]], row + 1
-    return held.placed, over_time, ended, memory.log[: memory.numbers[LOGGED]], len(op)
+        if rows.op[row] == ALLOC and ended[row, 0] == FAILED:
+            return row + 1, cursor, True
+    return len(rows.op), cursor, False
 
 
-@kernel
+@kernel(borrows=True)
+def _do_row(memory: Memory, held: Held, rows: Rows, row: int, cursor: int) -> tuple[int, int]:
+    """Do what a row says. What is left of a segment to be carved, and how a request ended."""
+    what, who, size = rows.op[row], rows.ident[row], rows.size[row]
+    base, given, extent = rows.base[row], rows.given[row], rows.extent[row]
+    memory.numbers[ROW], memory.numbers[GIVEN], memory.numbers[MADE] = row, given, 0
+    if what == CARVE:
+        return _carve(memory, held, cursor, who, given, size, extent), MET
+    if cursor != NOBODY:
+        put(memory, cursor, FREE)
+    if what == SEGMENT:
+        reserve(memory, given, extent, base)
+        return new_block(memory, given, extent, base, IN_USE), MET
+    if what in (ALLOC, TRY):
+        return NOBODY, _request(memory, held, base, who, size, what == TRY)
+    if what == EMPTY_CACHE:
+        _empty_cache(memory, held)
+    elif what != NOTHING and held.block[who] != NOBODY:
+        _free(memory, held, who, what == COMPLETE_FREE)
+    return NOBODY, MET
+
+
+@kernel(borrows=True)
 def _note(memory: Memory, held: Held, who: int, block: int, size: int) -> None:
     held.block[who], held.asked[who] = block, size
     held.placed[who, 0], held.placed[who, 1] = memory.blocks[block, ADDRESS], memory.blocks[block, SIZE]
@@ -134,20 +166,20 @@ def _note(memory: Memory, held: Held, who: int, block: int, size: int) -> None:
     memory.numbers[REQUESTED] += size
 
 
-@kernel
+@kernel(borrows=True)
 def _carve(memory: Memory, held: Held, cursor: int, who: int, address: int, size: int, extent: int) -> int:
     """Take `extent` bytes at `address` of the block `cursor`, which is in no list, for an allocation; what is
     before them is free. What is left behind them, in no list, NOBODY if nothing is."""
     gap = address - memory.blocks[cursor, ADDRESS]
     if gap > 0:
         tail = cut(memory, cursor, gap, FREE)
-        remove(memory.blocks, memory.lists, tail)
+        remove(memory.blocks, memory.free, tail)
         put(memory, cursor, FREE)
         cursor = tail
     rest = NOBODY
     if extent < memory.blocks[cursor, SIZE]:
         rest = cut(memory, cursor, extent, FREE)
-        remove(memory.blocks, memory.lists, rest)
+        remove(memory.blocks, memory.free, rest)
     for block in (cursor, rest):
         if block != NOBODY:
             memory.blocks[block, STATE] = IN_USE
@@ -156,7 +188,7 @@ def _carve(memory: Memory, held: Held, cursor: int, who: int, address: int, size
     return rest
 
 
-@kernel
+@kernel(borrows=True)
 def _request(memory: Memory, held: Held, base: int, who: int, asked: int, only_tries: bool) -> int:
     """Meet a request, or fail to, as `DeviceCachingAllocator::malloc` does."""
     size = round_size(asked, memory.rules)
@@ -182,7 +214,7 @@ def _request(memory: Memory, held: Held, base: int, who: int, asked: int, only_t
     return ended
 
 
-@kernel
+@kernel(borrows=True)
 def _free(memory: Memory, held: Held, who: int, completed: bool) -> None:
     """A free is requested: its bytes are not allocated any more. It is completed: they may be used again."""
     block = held.block[who]
@@ -204,7 +236,7 @@ def _free(memory: Memory, held: Held, who: int, completed: bool) -> None:
         take_back(memory, block)
 
 
-@kernel
+@kernel(borrows=True)
 def _empty_cache(memory: Memory, held: Held) -> None:
     """Wait for all streams, then give back what is cached."""
     while held.queue[0] > 0:
