@@ -96,7 +96,7 @@ def _drop_free(w: Ending, v: int) -> None:
     w.place[v] = -1
 
 
-@kernel
+@kernel(borrows=True)
 def _gain(o: OrderArrays, w: Ending, v: int) -> int:
     """By how many bytes fewer are live before v, last in S, than after it."""
     nbytes = 0
@@ -109,7 +109,7 @@ def _gain(o: OrderArrays, w: Ending, v: int) -> int:
     return nbytes
 
 
-@kernel
+@kernel(borrows=True)
 def before_last(o: OrderArrays, w: Ending, v: int) -> int:
     """The bytes that are live while v runs, last in S."""
     rise = o.out[v]
@@ -119,7 +119,7 @@ def before_last(o: OrderArrays, w: Ending, v: int) -> int:
     return w.counts[LIVE] - _gain(o, w, v) + rise
 
 
-@kernel
+@kernel(borrows=True)
 def _fits(o: OrderArrays, w: Ending, limit: int, v: int) -> bool:
     """Whether v may be last in S within `limit`, and takes from nobody in S what that may write over."""
     for i in range(o.over_of[v], o.over_of[v + 1]):
@@ -132,7 +132,7 @@ def _fits(o: OrderArrays, w: Ending, limit: int, v: int) -> bool:
     return alone and before_last(o, w, v) <= limit
 
 
-@kernel
+@kernel(borrows=True)
 def place_last(o: OrderArrays, w: Ending, v: int) -> None:
     """Put v, which may be last, at the end of S."""
     w.counts[LIVE] -= _gain(o, w, v)
@@ -150,7 +150,7 @@ def place_last(o: OrderArrays, w: Ending, v: int) -> None:
             _add_free(w, u)
 
 
-@kernel
+@kernel(borrows=True)
 def _take_back(o: OrderArrays, w: Ending) -> None:
     """Undo the latest `place_last`."""
     v = w.order[w.counts[LEFT]]
@@ -168,7 +168,7 @@ def _take_back(o: OrderArrays, w: Ending) -> None:
     w.counts[LIVE] += _gain(o, w, v)
 
 
-@kernel
+@kernel(borrows=True)
 def _place_valleys(o: OrderArrays, w: Ending, limit: int, first: int, foot: int) -> bool:
     """Place those of the free units, from place `first` on, that fit and before which no more bytes are live
     than after them, until none is left or no more than `foot` are live; whether any was placed."""
@@ -183,7 +183,7 @@ def _place_valleys(o: OrderArrays, w: Ending, limit: int, first: int, foot: int)
     return placed
 
 
-@kernel
+@kernel(borrows=True)
 def _climb(o: OrderArrays, w: Ending, limit: int, u: int) -> bool:
     """Place u and then valleys among what that frees, until no more bytes are live than before; nothing where
     that fails."""

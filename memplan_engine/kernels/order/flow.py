@@ -44,7 +44,7 @@ def push_flow(net: Network, inside: Flags, outside: Flags, enough: int) -> int:
     return total
 
 
-@kernel
+@kernel(borrows=True)
 def _set_levels(net: Network, inside: Flags, outside: Flags, level: Ints, queue: Ints) -> bool:
     """How far each node is from `inside` along arcs with room, −1 for those behind the nearest node
     `outside`; whether there is such a one."""
@@ -68,7 +68,7 @@ def _set_levels(net: Network, inside: Flags, outside: Flags, level: Ints, queue:
     return False
 
 
-@kernel
+@kernel(borrows=True)
 def _push_path(
     net: Network, source: int, outside: Flags, level: Ints, cursor: Ints, path: Ints, most: int
 ) -> int:

@@ -68,7 +68,7 @@ def drop_ready(w: Walk, v: int) -> None:
     w.place[v] = -1
 
 
-@kernel
+@kernel(borrows=True)
 def rise(o: OrderArrays, w: Walk, v: int) -> int:
     """By how many bytes the live ones rise while v runs: what it makes, unless it writes over an input that
     dies with it (which is then of as many bytes)."""
@@ -78,7 +78,7 @@ def rise(o: OrderArrays, w: Walk, v: int) -> int:
     return o.out[v]
 
 
-@kernel
+@kernel(borrows=True)
 def freed(o: OrderArrays, w: Walk, v: int) -> int:
     """The bytes that die with v: what it is the last to touch, and what it makes for nobody."""
     nbytes = 0
@@ -91,7 +91,7 @@ def freed(o: OrderArrays, w: Walk, v: int) -> int:
     return nbytes
 
 
-@kernel
+@kernel(borrows=True)
 def run(o: OrderArrays, w: Walk, v: int) -> None:
     """Run the ready unit v."""
     w.counts[PEAK] = max(w.counts[PEAK], w.counts[LIVE] + rise(o, w, v))
@@ -108,7 +108,7 @@ def run(o: OrderArrays, w: Walk, v: int) -> None:
             add_ready(w, u)
 
 
-@kernel
+@kernel(borrows=True)
 def take_back(o: OrderArrays, w: Walk, peak: int) -> None:
     """Undo the latest `run`, before which the worst was `peak`."""
     w.counts[RUN] -= 1
@@ -146,7 +146,7 @@ def run_free(o: OrderArrays, w: Walk, limit: int) -> None:
                 again = True
 
 
-@kernel
+@kernel(borrows=True)
 def _run_valleys(o: OrderArrays, w: Walk, limit: int, first: int, foot: int) -> bool:
     """Run those of the ready units, from place `first` on, that fit and leave no more bytes live than before,
     until none is left or no more than `foot` are live; whether any ran."""
@@ -161,7 +161,7 @@ def _run_valleys(o: OrderArrays, w: Walk, limit: int, first: int, foot: int) -> 
     return ran
 
 
-@kernel
+@kernel(borrows=True)
 def _climb(o: OrderArrays, w: Walk, limit: int, u: int) -> bool:
     """Run u and then valleys among what it makes ready, until no more bytes are live than before; nothing
     where that fails."""
