@@ -78,7 +78,7 @@ def place_by_contact(
     return offsets
 
 
-@kernel
+@kernel(borrows=True)
 def _best_contact(
     times: TimeIndex,
     by_low: Sorter,
@@ -121,7 +121,7 @@ def _best_contact(
     return chosen if chosen != UNPLACED else reach + -reach % alignment
 
 
-@kernel
+@kernel(borrows=True)
 def _contact_above(
     times: TimeIndex, by_low: Sorter, i: int, count: int, start: int, end: int, until: int, ceiling: int
 ) -> float:
@@ -133,7 +133,7 @@ def _contact_above(
     return above
 
 
-@kernel
+@kernel(borrows=True)
 def _shared(times: TimeIndex, place: int, start: int, end: int) -> float:
     """The share of the sections `[start, end)` in which the piece at `place` is live."""
     return (min(end, times.end[place]) - max(start, times.start[place])) / (end - start)

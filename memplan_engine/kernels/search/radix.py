@@ -57,7 +57,7 @@ def sort_pairs(sorter: Sorter, count: int) -> None:
         shift += bits
 
 
-@kernel
+@kernel(borrows=True)
 def _by_digit(
     key: Ints, value: Ints, to_key: Ints, to_value: Ints, digits: Ints, count: int, shift: int, bits: int
 ) -> None:
@@ -74,7 +74,7 @@ def _by_digit(
         digits[digit] += 1
 
 
-@kernel
+@kernel(borrows=True)
 def _insertion_sort(key: Ints, value: Ints, count: int) -> None:
     for i in range(1, count):
         moving_key, moving_value = key[i], value[i]

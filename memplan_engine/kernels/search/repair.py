@@ -129,7 +129,7 @@ def make_repair(columns: Columns, times: TimeIndex, room: int, params: RepairPar
     )
 
 
-@kernel
+@kernel(borrows=True)
 def begin(state: Repair, offsets: Ints, ceiling: int) -> None:
     """Start from `offsets` (UNPLACED allowed): what ends above `ceiling` bytes is put out."""
     state.counts[:] = 0
@@ -150,7 +150,7 @@ def begin(state: Repair, offsets: Ints, ceiling: int) -> None:
     _keep(state)
 
 
-@kernel
+@kernel(borrows=True)
 def _put(state: Repair, buffer: int, offset: int) -> None:
     """Write where `buffer` lies; UNPLACED for nowhere."""
     times = state.times
@@ -166,7 +166,7 @@ def _put(state: Repair, buffer: int, offset: int) -> None:
             times.high[place] = offset + state.columns.high[piece]
 
 
-@kernel
+@kernel(borrows=True)
 def _change(state: Repair, buffer: int, offset: int) -> None:
     """Like `_put`, and remembered until the next best moment."""
     logged = state.counts[LOGGED]
@@ -176,7 +176,7 @@ def _change(state: Repair, buffer: int, offset: int) -> None:
     state.weights[0] += state.columns.weight[buffer] if offset == UNPLACED else -state.columns.weight[buffer]
 
 
-@kernel
+@kernel(borrows=True)
 def _keep(state: Repair) -> None:
     """This is the best moment so far."""
     out = state.counts[OUT]
@@ -273,7 +273,7 @@ def _complete(state: Repair, best: int) -> int:
     return arena if placed == out and arena < best else best
 
 
-@kernel
+@kernel(borrows=True)
 def _move(state: Repair, ceiling: int) -> None:
     """Give one buffer of the pool a place below `ceiling`, at the least cost."""
     out = state.counts[OUT]
@@ -301,7 +301,7 @@ def _move(state: Repair, ceiling: int) -> None:
     _change(state, buffer, offset)
 
 
-@kernel
+@kernel(borrows=True)
 def _gather(state: Repair, buffer: int) -> int:
     """What `buffer` meets in time, to `neighbours`, and the bytes that it forbids, to `neighbour_low` and
     `neighbour_high`.
@@ -329,14 +329,14 @@ def _gather(state: Repair, buffer: int) -> int:
     return count
 
 
-@kernel
+@kernel(borrows=True)
 def _sort(sorter: Sorter, keys: Ints, count: int) -> None:
     for i in range(count):
         sorter.key[i], sorter.value[i] = keys[i], i
     sort_pairs(sorter, count)
 
 
-@kernel
+@kernel(borrows=True)
 def _hole(state: Repair, buffer: int, count: int, ceiling: int, first: bool) -> int:
     """The offset in the smallest hole with room, or in the lowest if `first`; NOWHERE below `ceiling`."""
     size, alignment = state.columns.size[buffer], state.columns.alignment[buffer]
@@ -355,7 +355,7 @@ def _hole(state: Repair, buffer: int, count: int, ceiling: int, first: bool) -> 
     return chosen
 
 
-@kernel
+@kernel(borrows=True)
 def _cheapest(state: Repair, buffer: int, count: int, ceiling: int) -> int:
     """The offset below `ceiling` at which those in the way cost least together; NOWHERE if all are held.
 

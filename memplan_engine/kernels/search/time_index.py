@@ -68,7 +68,7 @@ def make_time_index(first: Ints, start: Ints, end: Ints, low: Ints, high: Ints, 
     )
 
 
-@kernel
+@kernel(borrows=True)
 def meeting(index: TimeIndex, start: int, end: int, places: Ints, count: int) -> int:
     """Append to `found[count:]` the places of the placed pieces that meet the sections `[start, end)`.
 
