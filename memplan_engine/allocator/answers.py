@@ -219,6 +219,10 @@ def three_answers(
     device = named_device(gpu, capacity, headroom, tuple((each, count) for each, count in beside if count))
     device = device or recorded_device(recording, then, headroom)
     chosen = SettingsAnswer(recording, settings, device)
+    if device is not None and device.is_recorded:
+        # What other settings would have done, not what more of the device would have.
+        fraction = then.per_process_memory_fraction
+        candidates = [replace(each, per_process_memory_fraction=fraction) for each in candidates]
     tried = dict.fromkeys([then, *candidates] if candidates else [])
     others = tuple(SettingsAnswer(recording, other, device) for other in tried if other != settings)
     live = (earliest or chosen.run).peak_requested

@@ -4,6 +4,7 @@ memory."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 
@@ -67,18 +68,21 @@ def recorded_device(recording: Recording, settings: AllocatorSettings, headroom:
 
     torch gives back what it can, and looks what is free, before it fails: the context, NCCL and other
     processes have theirs already. Where more was free than the request needed, it was out of reach (a
-    `per_process_memory_fraction`, say), and not counted.
+    `per_process_memory_fraction`, say), and not counted. Of such a fraction the device is as large that the
+    fraction of it is what could be had.
     """
     rows, reserved = recording.rows(Action.OOM), reserved_over_time(recording)
     if not rows.size or not reserved.any():
         return None
     wanted = [wanted_bytes(size, settings) for size in recording.events["size"][rows].tolist()]
     free = np.minimum(recording.events["address"][rows], np.array(wanted) - 1)
-    totals = reserved[rows + 1] + free
+    totals, fraction = reserved[rows + 1] + free, settings.per_process_memory_fraction
     least = int(np.argmin(totals))
-    step = int(rows[least]) + 1
+    step, total = int(rows[least]) + 1, ceil(int(totals[least]) / fraction)
     source = (
         f"{format_bytes(int(reserved[step]))} reserved and {format_bytes(int(free[least]))} free when a "
         f"request failed at step {step:,}; what else was held is taken off already"
     )
-    return Device(RECORDED, int(totals[least]), source, headroom, is_recorded=True)
+    if fraction < 1:
+        source = f"of which {fraction:g} may be used: {source}"
+    return Device(RECORDED, total, source, headroom, is_recorded=True)

@@ -170,6 +170,21 @@ def test_the_device_of_a_recorded_failure_is_what_was_reserved_and_free() -> Non
     assert with_headroom.advice.settings is None
 
 
+def test_a_fraction_of_the_device_is_taken_once() -> None:
+    """The same failure where the process may have half, and much more is free."""
+    answers = three_answers(out_of_memory(40, 1000, settings="per_process_memory_fraction:0.5"))
+    device, run = answers.chosen.device, answers.chosen.on_device
+    assert device is not None and run is not None
+    # 50 are reserved, and 40 more, less a byte, would have been met.
+    assert device.total_bytes == 2 * (90 * MIB - 1)
+    (failure,) = run.failures
+    assert (failure.allowed, failure.was_recorded) == (90 * MIB - 1, True)
+    assert not any("simulated as recorded" in note for note in answers.notes)
+    # The advice keeps the fraction: 34 of 60 mapped MiB are free in one piece, and a page of 20 makes 54.
+    assert str(answers.advice.settings) == "expandable_segments:True,per_process_memory_fraction:0.5"
+    assert answers.advice.reserved == 80 * MIB
+
+
 def test_a_device_that_is_named_is_another_one() -> None:
     answers = three_answers(out_of_memory(40, 30), gpu=accelerator("h100-80"))
     assert answers.chosen.device is not None
