@@ -174,7 +174,8 @@ def test_a_fraction_of_the_device_is_taken_once() -> None:
     """The same failure where the process may have half, and much more is free."""
     answers = three_answers(out_of_memory(40, 1000, settings="per_process_memory_fraction:0.5"))
     device, run = answers.chosen.device, answers.chosen.on_device
-    assert device is not None and run is not None
+    assert device is not None
+    assert run is not None
     # 50 are reserved, and 40 more, less a byte, would have been met.
     assert device.total_bytes == 2 * (90 * MIB - 1)
     (failure,) = run.failures
