@@ -1,4 +1,4 @@
-"""A server that people use for days: what 2,000 interactions and closed tabs leave behind."""
+"""A server that people use for days: what a thousand interactions and closed tabs leave behind."""
 
 from __future__ import annotations
 
