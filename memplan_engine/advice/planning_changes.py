@@ -10,13 +10,14 @@ from memplan_engine.advice.code import code_changes, concat_code, in_place_code
 from memplan_engine.advice.situation import Situation
 from memplan_engine.advice.source_edits import edited_line
 from memplan_engine.advice.values import Candidate, CodeChange, OpChange
-from memplan_engine.advice.words import capitalised, count_of
+from memplan_engine.advice.words import capitalised
 from memplan_engine.graph import Graph, Op
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread
 from memplan_engine.profile import load_of
 from memplan_engine.rewrites.early_updates import gradients
 from memplan_engine.rewrites.reuse import Reused, Rewrite
 from memplan_engine.schedule import moved_ops
+from memplan_engine.units import count_of
 from memplan_engine.what_if.edits import MOST_EDITS, Align
 
 PARTS = {"in_place": "in place", "concat": "concat without copies"}

@@ -8,11 +8,11 @@ from dataclasses import replace
 from memplan_engine.advice.code import code_changes
 from memplan_engine.advice.situation import Situation
 from memplan_engine.advice.values import Candidate
-from memplan_engine.advice.words import count_of
 from memplan_engine.analysis.provenance import find_provenance
 from memplan_engine.graph import Op, Phase, Role
 from memplan_engine.lifetimes import lifetimes
 from memplan_engine.profile import bytes_held
+from memplan_engine.units import count_of
 from memplan_engine.what_if.edits import MOST_EDITS, Shorten
 
 LEAST_SHARE = 0.01

@@ -5,11 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def count_of(number: int, noun: str) -> str:
-    """ "1 layer", "1,024 layers"."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
-
-
 def capitalised(text: str) -> str:
     """`text` with its first letter large, the others as they are."""
     return text[:1].upper() + text[1:]

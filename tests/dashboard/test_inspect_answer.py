@@ -66,6 +66,16 @@ def test_a_suggestion_is_applied_kept_in_the_address_and_undone():
     assert "Undo" not in [each.label for each in app.button if each.key == "undo_suggestion"]
 
 
+def test_every_suggestion_is_on_the_page_and_the_last_can_be_applied():
+    app, last = advised(open_app(doc="example:gpt2")), advise(load(GPT2)).suggestions[-1]
+    applies = [each for each in app.button if each.key and each.key.startswith("apply_")]
+    assert len(applies) == len(advise(load(GPT2)).suggestions) > 4
+    assert applies[-1].key.endswith(f"_{last.title}")
+    applies[-1].click()
+    app = advised(check(app.run()))
+    assert figure(app, "Arena") == format_bytes(last.arena_bytes)
+
+
 def test_a_chip_says_what_stands_behind_it_once():
     app = open_app(doc="example:resnet50")
     helps = {

@@ -22,11 +22,12 @@ from memplan_engine.advice.values import Suggestion
 from memplan_engine.allocator.answers import SettingsAdvice
 from memplan_engine.reporters.allocator.answer_tables import settings_words
 from memplan_engine.reporters.diff_words import sentence_case
-from memplan_engine.units import format_bytes
+from memplan_engine.units import count_of, format_bytes
 from memplan_engine.what_if.edits import edits_text
 
 HOW = "What it does, and how"
 MOST_CARDS = 4
+"""Side by side; what saves less is one click away."""
 EVERY_SECONDS = 0.4
 APPLIED = "applied_suggestions"
 CHANGED_NOW = "suggestion_changed"
@@ -74,7 +75,7 @@ def _cards(
         advising.begin()
         if not waits:
             state.run_again()
-    suggestions = advising.advice.suggestions[:MOST_CARDS] if advising.advice else ()
+    suggestions = advising.advice.suggestions if advising.advice else ()
     if suggestions:
         columns = st.columns(MOST_CARDS, gap="small")
         for place, (column, each) in enumerate(zip(columns, suggestions, strict=False)):
@@ -88,6 +89,11 @@ def _cards(
         _undo()
         show_changes()
         st.space("stretch")
+        if more := suggestions[MOST_CARDS:]:
+            with st.popover(f"{count_of(len(more), 'more suggestion')}", type="tertiary"):
+                for place, each in enumerate(more, MOST_CARDS):
+                    with st.container(border=True, key=f"card_{place}"):
+                        _card(place, each, view)
         if not waits and advising.advice and advising.advice.rejected:
             with st.popover("Not offered, and why", type="tertiary"):
                 for rejected in advising.advice.rejected:
@@ -140,9 +146,9 @@ def _card(place: int, suggestion: Suggestion, view: ScenarioView) -> None:
     st.markdown(f":green[**−{format_bytes(suggestion.saved_bytes)}**] {plain(suggestion.title)}")
     with st.container(horizontal=True, wrap=False, vertical_alignment="center", gap="small"):
         st.caption(f"{suggestion.numerics} · {format_bytes(suggestion.arena_bytes)}{fits}", width="stretch")
-        with st.popover(HOW, icon=":material/code:", type="tertiary", help=HOW):
-            st.markdown(plain(f"{suggestion.title}.{note}"))
-            show_code(suggestion.code)
+        if place < MOST_CARDS:
+            with st.popover(HOW, icon=":material/code:", type="tertiary", help=HOW):
+                _how(suggestion, note)
         st.button(
             "Apply",
             key=f"apply_{place}_{suggestion.title}",
@@ -150,6 +156,15 @@ def _card(place: int, suggestion: Suggestion, view: ScenarioView) -> None:
             on_click=_apply,
             args=(suggestion, view),
         )
+    if place >= MOST_CARDS:
+        # In a popover there is no other one.
+        with st.expander(HOW):
+            _how(suggestion, note)
+
+
+def _how(suggestion: Suggestion, note: str) -> None:
+    st.markdown(plain(f"{suggestion.title}.{note}"))
+    show_code(suggestion.code)
 
 
 def _apply(suggestion: Suggestion, view: ScenarioView) -> None:
