@@ -37,7 +37,7 @@ def write_target(path: Path | str) -> Path:
     with _named(path):
         target = Path(os.path.realpath(path))
         if not target.parent.is_dir():
-            raise InputError(str(path), "", "a folder that does not exist", "an existing folder")
+            raise FileNotFoundError
         if target.exists() and not target.is_file():
             raise InputError(str(path), "", "a folder or a device", "a file that may be written")
         for place in (target.parent, target):
@@ -81,6 +81,11 @@ def _named(path: Path | str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
+        # That of /proc says so of every new file.
+        if Path(os.path.realpath(path)).parent.is_dir():
+            raise InputError(
+                str(path), "", "a folder that takes no files", "one that may be written to"
+            ) from None
         raise InputError(str(path), "", "a folder that does not exist", "an existing folder") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)

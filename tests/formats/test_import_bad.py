@@ -261,6 +261,9 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pyte
     made = make_problem([0], [1], [4])
     with pytest.raises(InputError, match="found a folder that does not exist, expected an existing folder"):
         write(made, tmp_path / "no" / "x.json")
+    if Path("/proc/self").exists():
+        with pytest.raises(InputError, match="found a folder that takes no files"):
+            write(made, "/proc/memplan.json")
     with pytest.raises(InputError, match="found a folder or a device"):
         write_atomically(tmp_path, b"")
     target = tmp_path / "x.json"
