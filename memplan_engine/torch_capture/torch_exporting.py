@@ -71,7 +71,7 @@ def is_tracing(values: Values, source: str) -> Callable[..., bool]:
                 "way that it takes when it is exported; with inputs made on the CPU (a static runtime: "
                 "and fixed sizes) it takes eager mode's",
                 source,
-                f"a tensor of {tuple(tensor.shape)}",
+                f"a tensor of shape {tuple(tensor.shape)}",
             )
         return True
 

@@ -115,7 +115,7 @@ def test_its_tables_say_what_is_counted_and_what_was_assumed(observe: Any) -> No
     text = " ".join(out.split())
     assert "eager, predicted" in text
     assert "models.py:" in text
-    assert "assumed the value of a tensor of (), asked for at models.py:16, as 1" in text
+    assert "assumed the value of a tensor of shape (), asked for at models.py:16, as 1" in text
 
 
 def test_weights_larger_than_the_machine_are_predicted(observe: Any) -> None:

@@ -248,7 +248,7 @@ def test_each_answer_is_noted_with_its_line() -> None:
     flow = observe_fake(accuracy).flow
     assert flow is not None
     (note,) = flow.assumed
-    assert note.startswith("the values of a tensor of (), asked for at ")
+    assert note.startswith("the value of a tensor of shape (), asked for at ")
     assert "test_fake_values.py:" in note
 
 
@@ -270,6 +270,72 @@ def test_sizes_and_branches_that_nobody_knows_are_refused_with_the_line(ask: Any
 
     with pytest.raises(InputError, match=r"test_fake_values\.py:\d+"):
         observe_fake(run)
+
+
+class Steered(nn.Module):
+    """Does with a number of its results what `use` does, and gives so much more."""
+
+    def __init__(self, use: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.layer, self.use = nn.Linear(8, 8), use
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.layer(x)
+        return torch.cat([h] * 9) if self.use(h) else h
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda h: h.mean().item() > 0.9,
+        lambda h: h[0, 0].item() < 0,
+        lambda h: h.norm().item() * 2 >= 1,
+        lambda h: float(h.abs().max()),
+        lambda h: int(h.sum()),
+        lambda h: round(h.std().item()),
+        lambda h: int(h.mean(1).tolist()[0] * 8),
+        lambda h: h.mean().item(),
+    ],
+)
+def test_no_number_steers_the_model_that_computes_it(use: Callable[[torch.Tensor], Any]) -> None:
+    with pytest.raises(InputError, match=r"test_fake_values\.py:\d+"):
+        observe_fake(Steered(use), (torch.rand(4, 8),))
+
+
+def test_a_model_may_write_down_what_it_computes() -> None:
+    written = []
+
+    def write(h: torch.Tensor) -> bool:
+        written.append(1 + h.norm().item() / 2)
+        print(f"{written[-1]:.3f}")
+        return False
+
+    flow = observe_fake(Steered(write), (torch.rand(4, 8),)).flow
+    assert flow is not None
+    (note,) = flow.assumed
+    assert note.startswith("the value of a tensor of shape (), asked for at ")
+
+
+def test_generate_makes_all_of_its_tokens() -> None:
+    """As a real run does that meets no end of a sequence."""
+    transformers = pytest.importorskip("transformers")
+    sizes = {"n_layer": 2, "n_head": 2, "n_embd": 32, "vocab_size": 100, "n_positions": 64}
+    config = transformers.GPT2Config(**sizes, bos_token_id=1, eos_token_id=99, pad_token_id=0)
+    torch.manual_seed(0)
+    made = []
+
+    def run() -> Kept:
+        model = transformers.GPT2LMHeadModel(config).eval()
+        with torch.no_grad():
+            tokens = model.generate(torch.tensor([[5, 6, 7], [3, 4, 5]]), max_new_tokens=8, do_sample=False)
+        made.append(tuple(tokens.shape))
+        return [model]
+
+    flow, _ = flow_of(run)
+    assert flow_peak(flow)[0] == measured(run)
+    assert set(made) == {(2, 11)}
+    (note,) = flow.assumed
+    assert note == "no sequence as ended before `generate` has made all of its tokens"
 
 
 def test_counts_are_numbers_but_no_sizes() -> None:

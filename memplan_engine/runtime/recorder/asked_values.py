@@ -6,6 +6,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from memplan_engine.torch_capture.torch_source import is_users
 from memplan_engine.torch_capture.training.torch_values import KnownValues, unknown
 
 PLACE = "fake run"
-INHERITED = ("item", "numpy")
+INHERITED = ("item", "numpy", "__float__", "__int__")
 """Methods that fake tensors have from all others."""
 
 
@@ -39,12 +41,26 @@ class AskedValues:
         self.values, self.assumed, self.source = values, assumed, source
 
     def item(self, tensor: torch.Tensor) -> Any:
-        """A whole number that nobody knows counts, where a line of the user's asks for it."""
-        whole = _is_whole(tensor) and tensor.numel() == 1 and not self.assumed.within_model()
+        """A whole number that nobody knows counts, where a line of the user's asks for it outside of a model;
+        within one a float is calculated with."""
+        counts = _is_whole(tensor) and not self.assumed.within_model()
         # Above: the method of the class, and who has called it.
-        if whole and is_users(sys._getframe(2).f_code.co_filename) and self.values.of(tensor) is None:
+        if (counts or self._steers(tensor)) and self._is_asked(tensor, sys._getframe(2)):
             return self.assumed.each(tensor)
         return torch._C.TensorBase.item(tensor)
+
+    def as_number(self, tensor: torch.Tensor, kind: type) -> Any:
+        """`float(tensor)` or `int(tensor)`, which must be plain: not of what a model computes."""
+        if self._steers(tensor) and self._is_asked(tensor, sys._getframe(2)):
+            raise unknown(self.source, PLACE, f"the value of a tensor of shape {tuple(tensor.shape)}")
+        return kind(torch._C.TensorBase.item(tensor))
+
+    def _steers(self, tensor: torch.Tensor) -> bool:
+        return tensor.is_floating_point() and self.assumed.within_model()
+
+    def _is_asked(self, tensor: torch.Tensor, frame: FrameType) -> bool:
+        """Whether a line of the user's asks for one number that is not known."""
+        return tensor.numel() == 1 and is_users(frame.f_code.co_filename) and self.values.of(tensor) is None
 
     def tolist(self, tensor: torch.Tensor) -> Any:
         """As lists of lists."""
@@ -52,8 +68,10 @@ class AskedValues:
         if known is not None:
             return known
         self._check(tensor)
-        each = self.assumed.each(tensor)
-        return np.full(tuple(tensor.shape), each, dtype=object).tolist()
+        filled = np.empty(tuple(tensor.shape), dtype=object)
+        # `full` would make plain floats of them.
+        filled[...] = self.assumed.each(tensor)
+        return filled.tolist()
 
     def numpy(self, tensor: torch.Tensor, **how: Any) -> Any:
         """As an array, which holds the tensor."""
@@ -70,7 +88,7 @@ class AskedValues:
 
     def _check(self, tensor: torch.Tensor, answered: bool = True) -> None:
         if not answered or tensor.dtype is torch.bool or tensor.numel() > MOST_ELEMENTS:
-            raise unknown(self.source, PLACE, f"the values of a tensor of {tuple(tensor.shape)}")
+            raise unknown(self.source, PLACE, f"the values of a tensor of shape {tuple(tensor.shape)}")
 
 
 @contextmanager
@@ -78,8 +96,12 @@ def answering_python(values: KnownValues, assumed: Assumed, source: str) -> Iter
     """With answers to `.item()`, `.tolist()` and `.numpy()` of fake tensors."""
     asked = AskedValues(values, assumed, source)
     with patched((FakeTensor, "tolist", _method(asked.tolist))):
-        for name in INHERITED:
-            setattr(FakeTensor, name, _method(getattr(asked, name)))
+        answers: tuple[Callable[..., Any], ...] = (
+            *(asked.item, asked.numpy),
+            *(partial(asked.as_number, kind=kind) for kind in (float, int)),
+        )
+        for name, answer in zip(INHERITED, answers, strict=True):
+            setattr(FakeTensor, name, _method(answer))
         try:
             yield
         finally:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from memplan_engine.runtime.recorder.checks import passing
-from memplan_engine.runtime.recorder.unknown_count import UnknownCount
+from memplan_engine.runtime.recorder.unknown_count import UnknownCount, UnknownNumber
 from memplan_engine.torch_capture.torch_source import is_users, portable_path
 from memplan_engine.torch_capture.torch_storages import tensors_in
 from memplan_engine.torch_capture.training.torch_origins import who_asks
@@ -25,6 +25,10 @@ from memplan_engine.torch_capture.training.torch_values import KnownValues
 NUMBER = torch.ops.aten._local_scalar_dense.default
 SCALER, LBFGS, INIT = "torch/amp/grad_scaler.py", "torch/optim/lbfgs.py", "torch/nn/init.py"
 """Where torch itself asks for values whose answers do not depend on the model."""
+GENERATION = "transformers/generation/"
+"""Where `generate` asks whether the last token ends its sequence: no, so that it makes all that it may."""
+PROMPTS = ("generate", "_get_logits_processor")
+"""The functions there that ask before the first token, of padding and negative tokens in the prompt: none."""
 NOT_FINITE = ("aten::isnan", "aten::isinf", "aten::isposinf", "aten::isneginf")
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     f"aten::{name}": getattr(python, name) for name in ("lt", "gt", "le", "ge", "eq", "ne")
@@ -60,6 +64,9 @@ class Assumed:
                 # Whether a number that was drawn has to be drawn again.
                 return False
             passes = passing(sys._getframe(1))
+            if passes is None and self._asks_of_prompts(sys._getframe(1)):
+                self._note("prompts of `generate` as without padding")
+                return False
             if passes is not None:
                 self._note(f"what is checked {who_asks()} as right")
             return passes
@@ -73,7 +80,7 @@ class Assumed:
             # A loss that is less each time, and never the bound of a first step.
             self._searches += 1
             return ONE / (1 + self._searches)
-        self._note(f"the value of a tensor of {tuple(args[0].shape)}, asked for {who_asks()}, as 1")
+        self._note(f"the value of a tensor of shape {tuple(args[0].shape)}, asked for {who_asks()}, as 1")
         return ONE
 
     def result(self, operator: Any, args: Any, result: Any, known: KnownValues) -> bool | None:
@@ -83,6 +90,9 @@ class Assumed:
                 self._drawn.update(each.untyped_storage() for each in tensors_in(result) if not each.dim())
             return None
         name = operator._schema.name
+        if name == "aten::isin" and self._asker(sys._getframe(1)) == GENERATION:
+            self._note("no sequence as ended before `generate` has made all of its tokens")
+            return False
         finite = _finite(name, args)
         if finite is not None:
             self._note(f"numbers, looked at {who_asks()}, as finite")
@@ -97,7 +107,8 @@ class Assumed:
         values = [self._number(arg, known) for arg in args[:2]]
         if None in values:
             return None
-        self._note(f"a number, compared {who_asks()}, as 1")
+        if any(isinstance(arg, torch.Tensor) and known.of(arg) is None for arg in args[:2]):
+            self._note(f"a number, compared {who_asks()}, as 1")
         return COMPARISONS[name](*values)
 
     def _number(self, arg: Any, known: KnownValues) -> Any:
@@ -115,18 +126,28 @@ class Assumed:
 
     def each(self, tensor: torch.Tensor) -> float | UnknownCount:
         """What every element of `tensor` is taken as, which a line of the user's asks for: a whole number
-        counts, and is no size."""
-        self._note(f"the values of a tensor of {tuple(tensor.shape)}, asked for {who_asks()}, as 1")
-        return ONE if tensor.is_floating_point() else UnknownCount(1, who_asks())
+        counts, and is no size; any number that a model asks for steers it nowhere."""
+        values = "values" if tensor.dim() else "value"
+        self._note(f"the {values} of a tensor of shape {tuple(tensor.shape)}, asked for {who_asks()}, as 1")
+        if not tensor.is_floating_point():
+            return UnknownCount(1, who_asks())
+        return UnknownNumber(ONE, who_asks()) if self.within_model() else ONE
 
     def _note(self, note: str) -> None:
         self.notes[note] = None
 
+    def _asks_of_prompts(self, frame: FrameType | None) -> bool:
+        while frame is not None and not is_users(frame.f_code.co_filename):
+            frame = frame.f_back
+        if frame is None or frame.f_code.co_name not in PROMPTS:
+            return False
+        return portable_path(frame.f_code.co_filename).startswith(GENERATION)
+
     def _asker(self, frame: FrameType | None) -> str:
-        """Which of SCALER, LBFGS and INIT asks; "" for the user's code and all else."""
+        """Which of SCALER, LBFGS, INIT and GENERATION asks; "" for the user's code and all else."""
         while frame is not None and frame.f_code is not self.boundary:
             file = portable_path(frame.f_code.co_filename)
-            for place in (SCALER, LBFGS, INIT):
+            for place in (SCALER, LBFGS, INIT, GENERATION):
                 if file.startswith(place):
                     return place
             if is_users(frame.f_code.co_filename):

@@ -1,4 +1,4 @@
-"""A whole number that a predicted run does not know: how many answers were right, say."""
+"""Numbers that a predicted run does not know: how many answers were right, how large results are."""
 
 from __future__ import annotations
 
@@ -90,3 +90,43 @@ class UnknownCount:
 
     def __repr__(self) -> str:
         return repr(self.value)
+
+
+class UnknownNumber(float):
+    """Stands for a float that a model asks for at `place`, of what it computes: it is calculated with and
+    written as the `value`. No branch and no size may depend on it.
+
+    Raises
+    ------
+    InputError: where it is compared or rounded.
+    """
+
+    place: str
+
+    def __new__(cls, value: float, place: str) -> UnknownNumber:
+        """`value`, asked for at `place`."""
+        number = super().__new__(cls, value)
+        number.place = place
+        return number
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        found = f"a number, asked for {self.place}, that a branch or a size depends on"
+        raise InputError("fake run", "", found, "branches and sizes that follow from the inputs")
+
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = _refuse
+    __int__ = __round__ = __trunc__ = __floor__ = __ceil__ = _refuse
+    __hash__ = float.__hash__
+
+
+def _carried(name: str) -> Any:
+    """The operator `name` of floats, whose result is as little known."""
+
+    def operator(self: UnknownNumber, *others: Any) -> Any:
+        result = getattr(float, name)(self, *others)
+        return UnknownNumber(result, self.place) if type(result) is float else result
+
+    return operator
+
+
+for _name in ("add", "sub", "mul", "truediv", "radd", "rsub", "rmul", "rtruediv", "pow", "neg", "abs"):
+    setattr(UnknownNumber, f"__{_name}__", _carried(f"__{_name}__"))

@@ -320,7 +320,7 @@ def _answers(values: KnownValues, source: str, assumed: Assuming | None) -> Any:
                 result = func(*args, **kwargs)
             except DataDependentOutputException:
                 shape = tuple(args[0].shape)
-                value = f"the value of a tensor of {shape} (`.item()` or a branch on it)"
+                value = f"the value of a tensor of shape {shape} (`.item()` or a branch on it)"
                 raise unknown(source, place, value) from None
             except DynamicOutputShapeException:
                 sized = None if assumed is None else values.sized(func, args, kwargs)

@@ -231,7 +231,7 @@ def asks(model: nn.Module, optimizer: Any, x: torch.Tensor) -> Any:
 @pytest.mark.parametrize(
     ("recipe", "messages"),
     [
-        (Recipe("adam", step=asks), [f"a tensor of () (`.item()` or a branch on it) at {HERE}"]),
+        (Recipe("adam", step=asks), [f"a tensor of shape () (`.item()` or a branch on it) at {HERE}"]),
         (Recipe(torch.optim.Adafactor), ["/_adafactor.py:", "in the optimizer Adafactor, which is not"]),
         (
             Recipe(torch.optim.Adafactor, step=train),
