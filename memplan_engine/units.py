@@ -30,6 +30,13 @@ def format_bytes(count: int | float) -> str:
     return f"{sign}{text} {unit}"
 
 
+def format_exactly(nbytes: int) -> str:
+    """ "1.5 KiB", "27,649 B": in a larger unit only what two decimals of it say exactly."""
+    text = format_bytes(nbytes)
+    value, unit = text.split()
+    return text if float(value) * 1024 ** UNITS.index(unit) == nbytes else f"{nbytes:,} B"
+
+
 def format_signed(nbytes: int) -> str:
     """A difference: "+1.5 KiB", "−3 B", "0 B"."""
     return f"{'+' * (nbytes > 0)}{format_bytes(nbytes)}"

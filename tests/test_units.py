@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memplan_engine.errors import InputError, MissingDependencyError, one_line
-from memplan_engine.units import format_bytes, format_percent, parse_bytes
+from memplan_engine.units import format_bytes, format_exactly, format_percent, parse_bytes
 
 
 @pytest.mark.parametrize(
@@ -72,3 +72,10 @@ def test_a_missing_package_comes_with_the_command_that_installs_it():
 def test_a_part_of_a_byte_is_refused_as_such() -> None:
     with pytest.raises(InputError, match=r"headroom: found '21.17GiB', expected a whole number of bytes"):
         parse_bytes("21.17GiB", "headroom")
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"), [(27 * 1024, "27 KiB"), (27_649, "27,649 B"), (3 << 29, "1.5 GiB"), (9, "9 B")]
+)
+def test_no_unit_says_more_than_was_given(nbytes: int, text: str) -> None:
+    assert format_exactly(nbytes) == text

@@ -103,7 +103,8 @@ class SettingsAnswer:
 class SettingsAdvice:
     """What other settings do. Where a request fails with the chosen ones (`failed`, on a recorded device or a
     named one): `settings` that meet it; else those that reserve least, `reserved` bytes, `saved` less. None
-    if none do. `out_of_reach` as in `Answers`."""
+    if none do. `out_of_reach` as in `Answers`; `left` is what the device leaves to the allocator at most,
+    None without one."""
 
     settings: AllocatorSettings | None
     reserved: int
@@ -111,6 +112,7 @@ class SettingsAdvice:
     failed: bool
     is_recorded: bool
     out_of_reach: int | None
+    left: int | None
 
     @property
     def is_rules_only(self) -> bool:
@@ -173,9 +175,13 @@ class Answers:
         best = self.suggested if failed else next(iter(self.less_reserved), None)
         most = chosen.run.peak_reserved
         least = best.run.peak_reserved if best else most
-        recorded = chosen.device is not None and chosen.device.is_recorded
-        settings = best.settings if best else None
-        return SettingsAdvice(settings, least, most - least, failed, recorded, self.out_of_reach)
+        device, settings = chosen.device, best.settings if best else None
+        return SettingsAdvice(
+            *(settings, least, most - least, failed),
+            is_recorded=device is not None and device.is_recorded,
+            out_of_reach=self.out_of_reach,
+            left=device.most_left if device else None,
+        )
 
 
 def three_answers(

@@ -36,6 +36,7 @@ WITHOUT_EFFECT = (
 )
 """Settings of torch that change nothing of what is reserved on the device; they are kept as they stand."""
 _TOKEN = re.compile(r"[,:\[\]]|[^,:\[\]\s]+")
+_LINE = re.compile(r"""\s*(export\s+)?PYTORCH_(CUDA_)?ALLOC_CONF=(["']?)(?P<text>[^"']*)\3\s*""")
 _WHOLE = re.compile(r"[0-9]{1,12}", re.ASCII)
 
 
@@ -91,7 +92,8 @@ DEFAULTS = AllocatorSettings()
 
 
 def parse_settings(text: str, source: str = VARIABLE) -> AllocatorSettings:
-    """The settings that `text` stands for: "expandable_segments:True,max_split_size_mb:128".
+    """The settings that `text` stands for: "expandable_segments:True,max_split_size_mb:128", or the line that
+    sets the variable to it, as it is printed.
 
     Refused is what torch refuses, and beyond it what torch reads as something else (`128;x`, `-5`).
 
@@ -99,7 +101,8 @@ def parse_settings(text: str, source: str = VARIABLE) -> AllocatorSettings:
     ------
     InputError: an unknown setting, or a value that is out of its limits.
     """
-    return _Reader(text, source).read()
+    line = _LINE.fullmatch(text)
+    return _Reader(line["text"] if line else text, source).read()
 
 
 def recorded_settings(recording: Recording) -> tuple[AllocatorSettings, str]:

@@ -21,6 +21,7 @@ from memplan_engine.recordings.cost import memory_over_time
 from memplan_engine.recordings.observation import Level, Observation, ObservedOps, flow_changes
 from memplan_engine.recordings.observed_flow import Category, Flow, ObservedStorages, Stage
 from memplan_engine.recordings.recorded_problem import recorded_plan
+from memplan_engine.reporters.allocator.answer_tables import settings_words
 from memplan_engine.verify.validate import validate_plan
 from tests.allocator.test_simulation import GROWING, MIB, recording
 
@@ -168,6 +169,14 @@ def test_the_device_of_a_recorded_failure_is_what_was_reserved_and_free() -> Non
     assert not any("simulated as recorded" in note for note in answers.notes)
     with_headroom = three_answers(out_of_memory(40, 30), headroom=MIB)
     assert with_headroom.advice.settings is None
+
+
+def test_what_no_setting_can_meet_says_what_there_is() -> None:
+    advice = three_answers(out_of_memory(40, 3)).advice
+    # 26 and 40 live, 50 reserved and 3 free.
+    assert (advice.out_of_reach, advice.left) == (66 * MIB, 53 * MIB)
+    words = "no setting can meet it: 66 MiB would be live, and the allocator can have 53 MiB"
+    assert settings_words(advice) == words
 
 
 def test_a_fraction_of_the_device_is_taken_once() -> None:

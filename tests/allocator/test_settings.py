@@ -98,3 +98,15 @@ def _torch_reads(text: str) -> None:
         torch._C._accelerator_setAllocatorSettings(text)
     finally:
         torch._C._accelerator_setAllocatorSettings("large_segment_size_mb:20,expandable_segments:False")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'PYTORCH_CUDA_ALLOC_CONF="max_split_size_mb:128"',
+        "export PYTORCH_ALLOC_CONF=max_split_size_mb:128",
+        "PYTORCH_CUDA_ALLOC_CONF='max_split_size_mb:128' ",
+    ],
+)
+def test_the_line_that_is_printed_is_read(line: str) -> None:
+    assert parse_settings(line) == parse_settings("max_split_size_mb:128")

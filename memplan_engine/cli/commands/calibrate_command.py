@@ -52,7 +52,7 @@ def calibrate(
 ) -> None:
     """Measure the kernels' own scratch on this machine, for predictions without a run.
 
-    Some 5,000 calls of operators run on the CPU, in all floating types, for two or three minutes, and
+    Some 9,000 calls of operators run on the CPU, in all floating types, for three or four minutes, and
     formulas of the sizes of their tensors are fitted to what torch's allocator was asked for. Of each of the
     models every distinct call is then run alone, and kept as it is: predictions for it are exact.
     `--calibration FILE` of `memplan observe --fake`, `plan` and `peak` adds it all. The file holds for

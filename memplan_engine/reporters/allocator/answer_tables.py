@@ -155,8 +155,8 @@ def _three(answers: Answers) -> Table:
 def settings_words(advice: SettingsAdvice) -> str:
     """What other settings do for a request that failed, or for what is reserved."""
     if advice.failed and advice.out_of_reach is not None:
-        live = format_bytes(advice.out_of_reach)
-        return f"no setting can meet it: {live} would be live, more than there is"
+        live, left = format_bytes(advice.out_of_reach), format_bytes(advice.left or 0)
+        return f"no setting can meet it: {live} would be live, and the allocator can have {left}"
     if advice.settings is None:
         nothing = "meets it for certain" if advice.failed else "reserves less"
         return f"none of the allocator settings that were simulated {nothing}"

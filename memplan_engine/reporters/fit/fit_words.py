@@ -7,7 +7,7 @@ from memplan_engine.advice.source_patch import SourcePatch
 from memplan_engine.feasibility.decision import Verdict
 from memplan_engine.graph import Op
 from memplan_engine.rewrites.held_gradients import HeldBy, HeldGradients
-from memplan_engine.units import exact, format_bytes
+from memplan_engine.units import exact, format_bytes, format_exactly
 
 TOLD = {
     StageName.CAPTURED: "as captured",
@@ -24,7 +24,7 @@ def fit_verdict(fitted: Fitted, unfinished: bool = False) -> tuple[str, str]:
     how = TOLD[fitted.best.name]
     if fitted.capacity is None:
         return f"Needs {format_bytes(fitted.needed_bytes)}:", f"{how}, {parts}"
-    size = format_bytes(fitted.capacity)
+    size = format_exactly(fitted.capacity)
     if fitted.verdict is Verdict.FITS:
         return f"Fits in {size}:", f"{how}, {parts}"
     if fitted.verdict is Verdict.DOES_NOT_FIT:
@@ -75,6 +75,11 @@ def _at(op: Op | None) -> str:
     return f": {op.kind}{where}"
 
 
+COMPARED = (
+    "compared is what is returned: where a value that is written over is kept elsewhere (self.x = …), or a "
+    "backward pass follows, leave its line as it is. Eager names hold their tensors: less may be saved"
+)
+"""What no patch claims, though it is captured and compared."""
 NO_PATCH = "no patch: no line of the file is one of these changes alone"
 
 
@@ -90,4 +95,5 @@ def patch_words(change: SourcePatch) -> list[str]:
         return [f"no patch: {why}", *left]
     lines = ", ".join(map(str, change.lines))
     saved = f"{exact(found.before or 0)} → {exact(found.after or 0)}"
-    return [f"lines {lines}, same results bit for bit, re-captured: live bytes of the graph {saved}", *left]
+    claim = f"lines {lines}, same results bit for bit, re-captured: live bytes of the graph {saved}"
+    return [claim, COMPARED, *left]
