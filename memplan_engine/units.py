@@ -31,10 +31,10 @@ def format_bytes(count: int | float) -> str:
 
 
 def format_exactly(nbytes: int) -> str:
-    """ "1.5 KiB", "27,649 B": in a larger unit only what two decimals of it say exactly."""
+    """ "1.5 KiB", "27 KiB (27,649 B)": with the bytes where two decimals of a larger unit do not say them."""
     text = format_bytes(nbytes)
     value, unit = text.split()
-    return text if float(value) * 1024 ** UNITS.index(unit) == nbytes else f"{nbytes:,} B"
+    return text if float(value) * 1024 ** UNITS.index(unit) == nbytes else exact(nbytes)
 
 
 def format_signed(nbytes: int) -> str:

@@ -75,7 +75,8 @@ def test_a_part_of_a_byte_is_refused_as_such() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nbytes", "text"), [(27 * 1024, "27 KiB"), (27_649, "27,649 B"), (3 << 29, "1.5 GiB"), (9, "9 B")]
+    ("nbytes", "text"),
+    [(27 * 1024, "27 KiB"), (27_649, "27 KiB (27,649 B)"), (3 << 29, "1.5 GiB"), (9, "9 B")],
 )
 def test_no_unit_says_more_than_was_given(nbytes: int, text: str) -> None:
     assert format_exactly(nbytes) == text

@@ -247,7 +247,10 @@ def test_a_capacity_that_nothing_meets_is_proved_in_the_words_of_decide(run):
     state = json.loads(run("fit", "g.json", "--json")[1])["state_bytes"]
     code, out, _ = run("fit", "g.json", "--only", "", "--capacity", state + 30_000)
     assert code == 1
-    assert "Does not fit in 30,416 B, proved: 416 B state + at least 32 KiB arena (every arena for" in out
+    assert (
+        "Does not fit in 29.7 KiB (30,416 B), proved: 416 B state + at least 32 KiB arena (every arena for"
+        in out
+    )
     core = next(line for line in out.splitlines() if line.startswith("core"))
     code, decided, _ = run("plan", "g.json", "--capacity", 30_000)
     assert code == 1

@@ -163,7 +163,7 @@ def test_the_capacity_of_a_device():
     app = fit_page(doc="example:teaching_order")
     widget(app.selectbox, "Or that of").set_value("rtx4090")
     check(app.run())
-    assert headline(app).startswith("Fits in 23.64 GiB: as captured")
+    assert headline(app).startswith("Fits in 23.64 GiB (25,383,256,719 B): as captured")
     left = PRESETS["rtx4090"].usable_bytes - 1024
     assert any(f"({left:,} B) are left for the arena" in told for told in said(app.caption))
     again = fit_page(**address(app))
