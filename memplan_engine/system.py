@@ -81,11 +81,11 @@ def _named(path: Path | str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        # That of /proc says so of every new file.
-        if Path(os.path.realpath(path)).parent.is_dir():
-            raise InputError(
-                str(path), "", "a folder that takes no files", "one that may be written to"
-            ) from None
+        # /proc says so of every new file. A relative path of a folder that is gone has no real one.
+        with contextlib.suppress(FileNotFoundError):
+            if Path(os.path.realpath(path)).parent.is_dir():
+                expected = "one that may be written to"
+                raise InputError(str(path), "", "a folder that takes no files", expected) from None
         raise InputError(str(path), "", "a folder that does not exist", "an existing folder") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
