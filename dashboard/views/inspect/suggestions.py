@@ -90,7 +90,7 @@ def _cards(
         show_changes()
         st.space("stretch")
         if more := suggestions[MOST_CARDS:]:
-            with st.popover(f"{count_of(len(more), 'more suggestion')}", type="tertiary"):
+            with st.popover(count_of(len(more), "more suggestion"), type="tertiary"):
                 for place, each in enumerate(more, MOST_CARDS):
                     with st.container(border=True, key=f"card_{place}"):
                         _card(place, each, view)
