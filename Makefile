@@ -3,6 +3,7 @@
 #   EXTRAS=dashboard,onnx   what `make run` installs (default: all)
 #   ARGS="…"                passed on: files to open for `run`, pytest's options for `test` and `test-slow`
 #   VERSION=0.2.0           the version that `make changelog` writes the changes of
+#   RELEASE_EXTRAS="onnx"   the extras that `make release-check` tries (default: each)
 #   PYTHON=python3.12       the Python that makes .venv (default: the first one found that is 3.11 or newer)
 
 SHELL := /bin/bash
@@ -12,6 +13,7 @@ SHELL := /bin/bash
 
 EXTRAS ?= all
 ARGS ?=
+RELEASE_EXTRAS ?= torch onnx jax executorch dashboard figures notebook history postgresql cluster all examples bench test docs
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check -q
@@ -24,7 +26,7 @@ TEST_STAMP := $(call stamp,test)
 DOCS_STAMP := $(call stamp,docs)
 PINS := pyproject.toml requirements.lock
 
-.PHONY: help run test test-slow mutation lint format docs changelog bench lock wheel browser clean
+.PHONY: help run test test-slow mutation lint format docs changelog gallery bench lock wheel release-check browser compilers postgresql clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r target text; do \
@@ -34,12 +36,12 @@ run: $(RUN_STAMP) ## install what is missing, then open the dashboard on 127.0.0
 	@exec $(BIN)/memplan dashboard $(ARGS)
 
 # Python may keep what it compiles, whatever the environment says: each worker, server and child starts sooner.
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -rfEs
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -rfEs
 
-test: $(TEST_STAMP) browser ## run the tests but for the slow ones (ARGS="-k name" for some)
+test: $(TEST_STAMP) browser compilers ## run the tests but for the slow ones (ARGS="-k name" for some)
 	$(PYTEST) -m "not slow" $(ARGS)
 
-test-slow: $(TEST_STAMP) browser ## run the slow tests: large models, long searches
+test-slow: $(TEST_STAMP) browser compilers postgresql ## run the slow tests: large models, long searches
 	$(PYTEST) -m slow $(ARGS)
 
 mutation: $(TEST_STAMP) ## change the core and the checkers, a bit at a time: do tests notice? (ARGS="--sample 20")
@@ -47,6 +49,12 @@ mutation: $(TEST_STAMP) ## change the core and the checkers, a bit at a time: do
 
 browser: $(TEST_STAMP) ## find or install the browser that the tests drive
 	@scripts/install-browser.sh $(BIN)/python
+
+compilers: ## find or install gcc and clang, which the tests of C headers compile with
+	@scripts/install-compilers.sh
+
+postgresql: $(TEST_STAMP) ## find or install the server that the slow tests of history record into
+	@scripts/install-postgresql.sh $(BIN)/python
 
 lint: $(TEST_STAMP) ## ruff, and mypy: strict on the engine and the dashboard
 	$(BIN)/ruff check .
@@ -65,6 +73,9 @@ docs: $(DOCS_STAMP) ## build the documentation into site/, every link checked
 changelog: $(DOCS_STAMP) ## move changes/ into CHANGELOG.md (VERSION=0.2.0)
 	$(BIN)/towncrier build --yes --version $(VERSION)
 
+gallery: $(TEST_STAMP) ## draw the pictures of docs/gallery.md anew
+	$(BIN)/python scripts/gallery.py
+
 bench: $(TEST_STAMP) ## run the benchmarks and print their tables
 	$(BIN)/python -m benchmarks $(ARGS)
 
@@ -75,8 +86,11 @@ lock: $(TEST_STAMP) $(DOCS_STAMP) ## write requirements.lock and docs/licences.m
 		-o $(VENV)/hashed.txt constraints.txt
 	$(BIN)/python scripts/lock.py --write $(VENV)/hashed.txt
 
-wheel: $(TEST_STAMP) ## build the wheel and try it outside the checkout
+wheel: $(TEST_STAMP) ## build both archives into dist/, twice, and try the wheel outside the checkout
 	@scripts/check-wheel.sh $(BIN)/python
+
+release-check: $(TEST_STAMP) ## the same, and each extra in an environment of its own
+	@scripts/check-wheel.sh $(BIN)/python memplan $(RELEASE_EXTRAS)
 
 clean: ## remove the virtual environment, caches and build leftovers
 	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -85,17 +99,24 @@ clean: ## remove the virtual environment, caches and build leftovers
 $(BIN)/python:
 	@scripts/make-venv.sh $(VENV) $(PYTHON)
 
+# Python compiles what it imports when it first does and keeps that: a minute less than pip, which compiles all.
+# Where the environment forbids it to keep that, pip has to; our tests allow it themselves.
+lazily = $(if $(filter test docs,$(1))$(if $(PYTHONDONTWRITEBYTECODE),,kept),--no-compile)
+
+# In two processes: a core each.
+compile = $(BIN)/python -c 'from memplan_engine.warm_up import compile_$(1); compile_$(1)()'
+
 # Only files with a hash in the lock, setuptools for the build among them. Some builds need packages that the lock
 # does not know, such as the CUDA libraries of a torch for GPUs: those come by constraints.txt.
 # The documentation is read from the sources: it needs no kernels.
 $(VENV)/.installed-%: $(PINS) | $(BIN)/python
 	@echo "memplan: installing into $(VENV) (the first time takes a few minutes)"
 	$(BIN)/python scripts/lock.py $(subst -, ,$*) >$(VENV)/pins.txt
-	$(PIP) --no-deps --require-hashes -r $(VENV)/pins.txt
+	$(PIP) --no-deps $(call lazily,$*) --require-hashes -r $(VENV)/pins.txt
 	$(PIP) --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m pip check >/dev/null || { echo "memplan: installing what these packages need besides"; \
 		$(PIP) -c constraints.txt --no-build-isolation -e '.[$(subst -,$(comma),$*)]'; }
 	@$(if $(filter docs,$*),,echo "memplan: compiling the kernels, once")
-	@$(if $(filter test,$*),$(BIN)/python -m tests.support.compile_replays & )$(if $(filter docs,$*),,$(BIN)/python -c \
-		'from memplan_engine.warm_up import compile_kernels; compile_kernels()';) wait
+	@$(if $(filter docs,$*),:,$(call compile,others) $(if $(filter test,$*),&& $(BIN)/python -m tests.support.compile_replays) & \
+		$(call compile,packing) && wait $$!)
 	@touch $@

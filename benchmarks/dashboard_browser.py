@@ -7,6 +7,9 @@ really plans), opening a CSV of N = 200,000 buffers (each time another file, so 
 planned: by its address, and through the Import page), and a click on a rectangle until its details are
 there. Seconds; medians of five. A swap is timed by the page itself, from the event of the click to the frame
 with the new plan: the driver takes a tenth of a second to place its mouse.
+
+Beside them stands what Streamlit itself takes here, a page of one button: to open it in a new context, and
+from a click on the button to its text. A machine is as quick as these are: ours are quoted over them.
 """
 
 from __future__ import annotations
@@ -45,6 +48,16 @@ STOPWATCH = f"""title => {{
         look();
     }});
 }}"""
+BARE = """import streamlit as st
+st.write("pressed" if st.button("press") else "drawn")
+"""
+PRESS = """() => new Promise((done) => {
+    const began = performance.now();
+    document.querySelector('.stButton button').click();
+    const look = () => document.body.innerText.includes('pressed')
+        ? done((performance.now() - began) / 1e3) : requestAnimationFrame(look);
+    look();
+})"""
 READ = "async () => (await window.drawn - await window.clicked) / 1e3"
 
 
@@ -142,6 +155,20 @@ def clicks(browser: Browser, url: str) -> Seconds:
     return taken
 
 
+def bare(browser: Browser, url: str) -> tuple[Seconds, Seconds]:
+    """A page of one button: from its address in a new browser to its text, and from a click to the other."""
+    opening, pressing = [], []
+    for _ in range(REPEATS):
+        began = time.perf_counter()
+        tab = open_tab(browser, url, 1440, 900, "light")
+        tab.page.get_by_text("drawn").first.wait_for()
+        opening.append(time.perf_counter() - began)
+        tab.settle()
+        pressing.append(tab.page.evaluate(PRESS))
+        tab.close()
+    return opening, pressing
+
+
 def show(what: str, taken: Seconds, target: str = "") -> None:
     print(
         f"| {what} | {statistics.median(taken):.2f} | {min(taken):.2f} | {max(taken):.2f} | {target} |",
@@ -158,12 +185,21 @@ def main() -> None:
         files = [Path(folder) / f"buffers{seed}.csv" for seed in range(2 * REPEATS)]
         for seed, file in enumerate(files):
             write_csv(file, count, seed)
-        with serve(app, *files[:REPEATS]) as url, sync_playwright() as playwright:
+        peer = Path(folder) / "bare.py"
+        peer.write_text(BARE)
+        with (
+            serve(app, *files[:REPEATS]) as url,
+            serve(peer) as peer_url,
+            sync_playwright() as playwright,
+        ):
             browser = playwright.chromium.launch(executable_path=find_chromium(), args=FLAGS)
             gpt2 = f"{url}/?doc=example:gpt2"
             with opened(browser, gpt2) as page:  # kernels and Chromium warm
                 page.titled("auto")
             print("| from click to drawn, s | median | least | most | target |\n|-|-|-|-|-|")
+            opening, pressing = bare(browser, peer_url)
+            show("a Streamlit page of one button, in a new browser", opening)
+            show("its button", pressing)
             show("GPT-2, in a new browser", arrivals(browser, gpt2), "2")
             show("another strategy on GPT-2", swaps(browser, gpt2), "0.25")
             show("a rectangle of GPT-2 → details", clicks(browser, gpt2), "0.15")

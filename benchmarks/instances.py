@@ -60,6 +60,7 @@ def _seeded(seeds: int, long: bool) -> Iterator[Instance]:
         yield perfect.guillotine(200, seed, even=True)
         yield perfect.pinwheel(200, seed)
         yield from _constrained(seed)
+        yield drawn.two_sizes(3_000, seed)
         for count in LONG_COUNTS if long else LONG_COUNTS[:1]:
             yield perfect.guillotine(count, seed)
             yield drawn.mixed(count, seed)

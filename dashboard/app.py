@@ -33,6 +33,10 @@ page = st.navigation(
         ),
         st.Page("views/compare_plans.py", title="Compare", icon=":material/compare:", url_path="compare"),
         st.Page("views/diff/diff_page.py", title="Diff", icon=":material/difference:", url_path="diff"),
+        st.Page(
+            "views/history/history_page.py", title="History", icon=":material/timeline:", url_path="history"
+        ),
+        st.Page("views/zoo/zoo_page.py", title="Zoo", icon=":material/grid_on:", url_path="zoo"),
         st.Page("views/replay_strategy.py", title="Replay", icon=":material/replay:", url_path="replay"),
         st.Page("views/run/run_page.py", title="Run", icon=":material/play_arrow:", url_path="run"),
         st.Page("views/learn.py", title="Learn", icon=":material/school:", url_path="learn"),

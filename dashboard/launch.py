@@ -27,6 +27,7 @@ from memplan_engine.errors import InputError, MemplanError, MissingDependencyErr
 
 APP = Path(__file__).with_name("app.py")
 HOST = "127.0.0.1"
+ALL_INTERFACES = "0.0.0.0"
 FIRST_PORT = 8501
 PORTS_TRIED = 100
 STARTUP_SECONDS = 60.0
@@ -39,9 +40,10 @@ def command(
     app: Path = APP,
     allow_hosts: Sequence[str] = (),
     folder: Path | None = None,
+    address: str = HOST,
 ) -> list[str]:
-    """Return the command line that serves `app` on `port` with `files` as its arguments and what lies below
-    `folder` to be opened, under the names of this machine and `allow_hosts`, until its input ends;
+    """Return the command line that serves `app` on `port` of `address` with `files` as its arguments and what
+    lies below `folder` to be opened, under the names of this machine and `allow_hosts`, until its input ends;
     MemplanError for one that is no name, and for a folder that is none."""
     for name in allow_hosts:
         if host_name(name) != name.lower():
@@ -49,6 +51,7 @@ def command(
             raise MemplanError(f"--allow-host: found {found}, expected a host name or address without a port")
     # -P keeps the current folder off the import path: a `dashboard/` in it would shadow ours.
     line = [sys.executable, "-P", "-m", "memplan_dashboard.serving.server", f"--port={port}"]
+    line += [f"--address={address}"]
     line += [f"--allow-host={name.lower()}" for name in allow_hosts]
     if folder is not None:
         if not folder.is_dir():
@@ -57,8 +60,9 @@ def command(
     return [*line, "--", str(app), *(str(Path(file).resolve()) for file in files)]
 
 
-def free_port(first: int) -> int:
-    """Return the first port from `first` on that nobody listens on; MemplanError when 100 are taken."""
+def free_port(first: int, address: str = HOST) -> int:
+    """Return the first port of `address` from `first` on that nobody listens on; MemplanError when 100 are
+    taken."""
     if not 1 <= first <= 65535:
         raise MemplanError(f"--port: found {first}, expected 1 to 65535")
     last = min(first + PORTS_TRIED - 1, 65535)
@@ -67,9 +71,9 @@ def free_port(first: int) -> int:
             if os.name == "posix":  # elsewhere this option would allow a port that is in use
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
-                probe.bind((HOST, port))
+                probe.bind((address, port))
                 return port
-    raise MemplanError(f"no free port on {HOST} from {first} to {last}; name another with --port")
+    raise MemplanError(f"no free port on {address} from {first} to {last}; name another with --port")
 
 
 def has_display() -> bool:
@@ -117,12 +121,14 @@ def launch(
     app: Path = APP,
     allow_hosts: Sequence[str] = (),
     folder: Path | None = None,
+    all_interfaces: bool = False,
 ) -> int:
     """Serve the dashboard until Ctrl-C and return an exit code: 0 after Ctrl-C, else the server's own.
 
     `files` are opened by the app. A `port` in use is passed over for the next free one. A browser is opened
     when asked for and when there is a screen; the address is printed either way, once the server answers.
     `allow_hosts` are names under which a reverse proxy serves it; files below `folder` can be opened, too.
+    With `all_interfaces` other machines reach it, or, in a container, the machine that runs it.
     Raises MissingDependencyError without Streamlit, MemplanError when no port is free, or a name or a folder
     is none, and without a current folder or a home.
     """
@@ -130,10 +136,11 @@ def launch(
         raise MissingDependencyError("streamlit", "dashboard", "the dashboard")
     _check_folders()
     wanted = FIRST_PORT if port is None else port
-    chosen = free_port(wanted)
+    address = ALL_INTERFACES if all_interfaces else HOST
+    chosen = free_port(wanted, address)
     if chosen != wanted:
         print(f"memplan: port {wanted} is in use, taking {chosen}", flush=True)
-    line = command(files, chosen, app, allow_hosts, folder)
+    line = command(files, chosen, app, allow_hosts, folder, address)
     with _interrupts() as ending, contextlib.suppress(KeyboardInterrupt):
         return _serve(line, f"http://{HOST}:{chosen}", open_browser, ending)
     return 0
@@ -225,6 +232,7 @@ def main() -> int:
         help="a name that a reverse proxy serves it under",
     )
     parser.add_argument("--folder", type=Path, help="the folder whose files can be opened")
+    parser.add_argument("--all-interfaces", action="store_true", help=f"listen on {ALL_INTERFACES}")
     arguments = parser.parse_args()
     try:
         return launch(
@@ -233,6 +241,7 @@ def main() -> int:
             open_browser=not arguments.no_browser,
             allow_hosts=arguments.allow_host,
             folder=arguments.folder,
+            all_interfaces=arguments.all_interfaces,
         )
     except MemplanError as error:
         print(f"memplan: {error}", file=sys.stderr)

@@ -18,12 +18,16 @@ import torch
 import transformers
 
 from memplan_engine import Graph
-from memplan_engine.formats.memplan_json.graph_format import About
+from memplan_engine.formats.memplan_json.graph_format import About, BudgetEntry
 from memplan_engine.formats.memplan_json.json_file import write_json
 from memplan_engine.fx_estimator.fx_estimates import estimate_peaks
 from memplan_engine.torch_capture.capture_module import capture
 from memplan_engine.torch_capture.training.torch_step import capture_step
-from memplan_engine.torch_capture.training.torch_training import TrainingCapture, capture_training
+from memplan_engine.torch_capture.training.torch_training import (
+    TrainingCapture,
+    capture_budgets,
+    capture_training,
+)
 
 HERE = Path(__file__).resolve().parent
 MAX_BYTES = 2**20
@@ -152,7 +156,9 @@ def capture_example(name: str) -> tuple[Graph, About]:
         model, inputs = build()
     made = how(model.train(name in TRAINING), kwargs=inputs, name=name)
     if isinstance(made, TrainingCapture):
-        return made.joint, About(estimates=estimate_peaks(made))
+        points = capture_budgets(model, kwargs=inputs) if made.partition == "default" else ()
+        budgets = tuple(map(BudgetEntry.of, points))
+        return made.joint, About(estimates=estimate_peaks(made), budgets=budgets)
     return made, About()
 
 

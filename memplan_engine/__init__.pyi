@@ -4,8 +4,6 @@ from .accelerators.presets import PRESETS as PRESETS
 from .accelerators.presets import Accelerator as Accelerator
 from .accelerators.presets import accelerator as accelerator
 from .advice.advise import advise as advise
-from .advice.fit_stages import Fitted as Fitted
-from .advice.fit_stages import fit_graph as fit_graph
 from .advice.values import Advice as Advice
 from .allocator.answers import Answers as Answers
 from .allocator.answers import three_answers as three_answers
@@ -38,6 +36,8 @@ from .analysis.managed_values import (
 from .analysis.managed_values import (
     managed_values as managed_values,
 )
+from .analysis.op_costs import OpTimes as OpTimes
+from .analysis.op_costs import modelled_times as modelled_times
 from .analysis.peak import (
     Peak as Peak,
 )
@@ -89,6 +89,16 @@ from .analysis.workspaces import (
 from .analysis.workspaces import (
     workspaces_as_tensors as workspaces_as_tensors,
 )
+from .banked.bank_core import BankCore as BankCore
+from .banked.bank_moves import BankCopy as BankCopy
+from .banked.bank_moves import copies_of as copies_of
+from .banked.banked_plan import BankedPlan as BankedPlan
+from .banked.banked_plan import Objective as Objective
+from .banked.banked_plan import rebank as rebank
+from .banked.banked_plan import with_banks as with_banks
+from .banks.bank_text import parse_bank as parse_bank
+from .banks.bank_values import Bank as Bank
+from .banks.bank_values import Banks as Banks
 from .bounds import (
     Bound as Bound,
 )
@@ -162,6 +172,7 @@ from .errors import (
 from .errors import (
     PlanError as PlanError,
 )
+from .executorch.executorch_planner import ExecutorchPlanner as ExecutorchPlanner
 from .feasibility.decision import (
     Decision as Decision,
 )
@@ -178,6 +189,11 @@ from .files import (
     load as load,
 )
 from .files import load_recording as load_recording
+from .fitting.fit_stages import fit_graph as fit_graph
+from .fitting.fitted import Fitted as Fitted
+from .formats.allocator_files.trace_counters import (
+    write_trace_counters as write_trace_counters,
+)
 from .formats.csv_tables.csv_writer import write_csv as write_csv
 from .formats.memplan_json.json_file import write_json as write_json
 from .formats.memplan_json.observation_file import load_observation as load_observation
@@ -225,6 +241,34 @@ from .graph import (
 from .graph import (
     check_graph as check_graph,
 )
+from .history.acknowledging import acknowledge_commit as acknowledge_commit
+from .history.alarms import ChangeState as ChangeState
+from .history.alarms import Watched as Watched
+from .history.alarms import watch_series as watch_series
+from .history.baselines import Comparison as Comparison
+from .history.baselines import compare_with_baseline as compare_with_baseline
+from .history.bisecting import Bisection as Bisection
+from .history.bisecting import bisect_commits as bisect_commits
+from .history.blame import Blame as Blame
+from .history.blame import blame_change as blame_change
+from .history.changes import HistoryChange as HistoryChange
+from .history.changes import history_changes as history_changes
+from .history.commit_points import CommitRecorder as CommitRecorder
+from .history.commit_points import FactoryRecipe as FactoryRecipe
+from .history.database.store import History as History
+from .history.git.git_commit import commit_run as commit_run
+from .history.git.worktrees import worktrees as worktrees
+from .history.history_values import Acknowledgement as Acknowledgement
+from .history.history_values import Fingerprints as Fingerprints
+from .history.history_values import HistoryFigures as HistoryFigures
+from .history.history_values import HistoryPoint as HistoryPoint
+from .history.history_values import HistoryRun as HistoryRun
+from .history.history_values import HistorySeries as HistorySeries
+from .history.history_values import NewPoint as NewPoint
+from .history.measuring import measure_graph as measure_graph
+from .history.measuring import measure_loaded as measure_loaded
+from .history.opening import open_history as open_history
+from .history.point_columns import HistoryColumns as HistoryColumns
 from .lifetimes import (
     PlanningOptions as PlanningOptions,
 )
@@ -343,6 +387,12 @@ from .rewrites.order.check_reorder import check_reorder as check_reorder
 from .rewrites.order.order_search import OrderProgress as OrderProgress
 from .rewrites.order.reorder import Reordered as Reordered
 from .rewrites.order.reorder import reorder as reorder
+from .rewrites.recompute.check_recompute import check_recompute as check_recompute
+from .rewrites.recompute.check_time_proof import check_time_proof as check_time_proof
+from .rewrites.recompute.recomputed import Recomputation as Recomputation
+from .runtime.compiling.backend import memplan_backend as memplan_backend
+from .runtime.compiling.compiled_graphs import CompiledGraph as CompiledGraph
+from .runtime.compiling.compiled_graphs import compiled_graphs as compiled_graphs
 from .runtime.loading import (
     RunTarget as RunTarget,
 )
@@ -437,6 +487,12 @@ from .schedule import (
     sequential as sequential,
 )
 from .scope import Scope as Scope
+from .spilling.bank_planner import BankDecision as BankDecision
+from .spilling.bank_planner import decide_banks as decide_banks
+from .spilling.bank_planner import plan_banks as plan_banks
+from .spilling.moves.move_planner import MoveDecision as MoveDecision
+from .spilling.moves.move_planner import decide_moves as decide_moves
+from .spilling.moves.move_planner import plan_moves as plan_moves
 from .strategies import (
     get_strategy as get_strategy,
 )
@@ -460,6 +516,8 @@ from .torch_capture.training.torch_training import (
 from .torch_capture.training.torch_training import (
     capture_training as capture_training,
 )
+from .verify.bank_checks import validate_banked as validate_banked
+from .verify.move_checks import check_moves as check_moves
 from .verify.validate import (
     Report as Report,
 )
@@ -504,3 +562,11 @@ from .what_if.suggestions.suggest import (
 from .what_if.suggestions.suggest import (
     fit_into as fit_into,
 )
+from .zoo.dask_workers import DaskWorkers as DaskWorkers
+from .zoo.local_workers import LocalWorkers as LocalWorkers
+from .zoo.manifest import read_zoo as read_zoo
+from .zoo.matrix import ZooMatrix as ZooMatrix
+from .zoo.matrix import zoo_matrix as zoo_matrix
+from .zoo.zoo_cache import ZooCache as ZooCache
+from .zoo.zoo_run import ZooResult as ZooResult
+from .zoo.zoo_run import run_zoo as run_zoo

@@ -54,6 +54,7 @@ class Workspace:
 
 
 NO_WORKSPACE = Workspace()
+Arguments = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +147,8 @@ class OpProperty(NamedTuple):
 class Op:
     """One operation. `inputs`, `outputs` and `mutates` are tensor names; `mutates` are inputs written in
     place. `module` is the dotted `nn.Module` path, "" when there is none. `out_variant` says whether the op
-    can write into memory that it is given; None when that is not known. People are told of what is
-    annotated with an `OpProperty`."""
+    can write into memory that it is given; None when that is not known. `arguments`, `(("dim", (1,)),)`,
+    say along which dimensions it works. People are told of what is annotated with an `OpProperty`."""
 
     name: str
     kind: str
@@ -159,6 +160,7 @@ class Op:
     workspace: Workspace = NO_WORKSPACE
     phase: Phase | None = None
     out_variant: bool | None = None
+    arguments: Arguments = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +215,8 @@ def span(tensor: Tensor) -> tuple[int, int]:
     elements = prod(tensor.shape)
     length = tensor.nbytes
     if tensor.strides is not None and elements:
-        steps = zip(tensor.shape, tensor.strides, strict=True)
-        length = length // elements * (1 + sum((size - 1) * stride for size, stride in steps))
+        ends = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.strides, strict=True))
+        length = length // elements * (1 + ends)
     return tensor.offset, tensor.offset + length
 
 
@@ -327,12 +329,8 @@ def _check_order(graph: Graph, tensors: dict[str, Tensor], source: str) -> None:
     for op in graph.ops:
         for name in op.outputs:
             if name in producer:
-                raise InputError(
-                    source,
-                    f"op {op.name!r}",
-                    f"{name!r}, already made by {producer[name]}",
-                    "one producer for each tensor",
-                )
+                found = f"{name!r}, already made by {producer[name]}"
+                raise InputError(source, f"op {op.name!r}", found, "one producer for each tensor")
             producer[name] = f"op {op.name!r}"
     for op in graph.ops:
         for name in (*op.inputs, *op.mutates, *op.outputs):

@@ -186,6 +186,7 @@ def as_problem(
         callers=source.callers,
         ids=source.ids,
         scope=source.scope,
+        banks=source.banks,
     )
 
 

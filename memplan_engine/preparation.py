@@ -62,7 +62,8 @@ class Preparation:
     can and may; `schedule` is a memplan/schedule file. `in_place` lets elementwise ops write into an input
     that dies, `concat` makes the inputs of a concatenation inside its output; both are proved safe first.
     `calibration` is a memplan/calibration file: what kernels take becomes workspace of their ops. `card` is
-    the device of a recorded or predicted run that is read.
+    the device of a recorded or predicted run that is read, `in_bank` the bank of a plan over several whose
+    plan is read.
     `early_updates` runs the optimizer inside the backward pass of a training step and frees its gradients.
     `reorder` takes the best order of the ops that a brief search finds, the same each time, for writes in
     place where they are asked for; with `early_updates` that of the step whose gradients are freed.
@@ -111,6 +112,9 @@ class Preparation:
     card: Annotated[
         int | None,
         PlanningOption("Device to look at, in a run on several (default: the one with the most bytes)."),
+    ] = None
+    in_bank: Annotated[
+        str | None, PlanningOption("Bank to look at, in a plan over several (`memplan plan --bank -o`).")
     ] = None
     unread: Annotated[
         Unread,

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from memplan_engine.banks.bank_values import Banks
 from memplan_engine.callers import Callers
 from memplan_engine.errors import InputError
 from memplan_engine.graph import MAX_BYTES, Graph
@@ -63,8 +64,9 @@ class Problem:
     `fixed` holds an offset in bytes, or FREE. `gaps` maps a buffer's index to its gaps, sorted by start.
     `steps` is the number of steps on the time axis. `callers` says of recorded buffers who asked for them;
     `ids` is what the list they come from calls the buffers, where it has names beside its ids; `scope` what
-    the buffers are all of. Equality and `fingerprint` look at everything but `name`, `origin`, `callers`,
-    `ids` and `scope`. `worked_out` keeps what `once` has worked out.
+    the buffers are all of; `banks` are the memories to place them in, where there is more than one. Equality
+    and `fingerprint` look at everything but `name`, `origin`, `callers`, `ids` and `scope`. `worked_out`
+    keeps what `once` has worked out.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Problem:
     callers: Callers | None = field(default=None, repr=False)
     ids: tuple[str, ...] | None = field(default=None, repr=False)
     scope: Scope = Scope.BUFFERS
+    banks: Banks | None = field(default=None, repr=False)
     worked_out: dict[Callable[[Problem], Any], Any] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
@@ -105,11 +108,13 @@ class Problem:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 over names, columns, gaps and steps, in hexadecimal."""
+        """SHA-256 over names, columns, gaps, steps and banks, in hexadecimal."""
         digest = hashlib.sha256(f"{self.steps}|{sorted(self.gaps.items())}|".encode())
         for column in (self.start, self.end, self.size, self.alignment, self.fixed):
             digest.update(column.tobytes())
         digest.update("\0".join(self.names).encode("utf-8", "surrogatepass"))
+        if self.banks is not None:
+            digest.update(self.banks.digest())
         return digest.hexdigest()
 
     def once(self, make: Callable[[Problem], T]) -> T:
@@ -141,6 +146,7 @@ def make_problem(
     callers: Callers | None = None,
     ids: Sequence[str] | None = None,
     scope: Scope = Scope.BUFFERS,
+    banks: Banks | None = None,
 ) -> Problem:
     """Check the columns and freeze them into a Problem.
 
@@ -152,7 +158,8 @@ def make_problem(
     InputError: columns of unequal length; a negative start or size; an end not after its start; an
         alignment below 1; a fixed offset that is negative or not a multiple of the alignment; a gap that
         leaves its lifetime, its buffer or the order; sizes, alignments and the largest fixed offset that sum
-        past 2^63−1; a name or an id twice.
+        past 2^63−1; a name or an id twice; banks of another number of buffers; a fixed offset of a buffer
+        that may live in several.
     """
     columns = {"start": start, "end": end, "size": size}
     arrays = {key: int_column(value, key, name) for key, value in columns.items()}
@@ -162,13 +169,10 @@ def make_problem(
     )
     arrays["fixed"] = int_column(np.full(n, FREE) if fixed is None else fixed, "fixed", name)
     labels = tuple(map(str, range(n))) if names is None else tuple(names)
-    lengths = {key: len(value) for key, value in arrays.items()} | {"names": len(labels)}
-    lengths |= {} if ids is None else {"ids": len(ids)}
-    for key, length in lengths.items():
-        if length != n:
-            raise InputError(name, f"column {key}", f"{length} values", f"{n}, as many as start has")
+    _check_lengths(arrays | {"names": labels} | ({} if ids is None else {"ids": ids}), n, name)
     _check_columns(arrays, labels, name)
     _check_unique(ids or (), "id", name)
+    _check_banks(banks, arrays["fixed"], labels, name)
     checked_gaps = _check_gaps(gaps or {}, arrays, labels, name)
     last = int(arrays["end"].max()) if n else 0
     if steps is not None and steps < last:
@@ -184,8 +188,27 @@ def make_problem(
         callers=callers,
         ids=None if ids is None else tuple(ids),
         scope=scope if origin is None else origin.graph.scope,
+        banks=banks,
         **arrays,
     )
+
+
+def _check_lengths(columns: Mapping[str, Sequence[object] | Ints], n: int, source: str) -> None:
+    for key, column in columns.items():
+        if len(column) != n:
+            raise InputError(source, f"column {key}", f"{len(column)} values", f"{n}, as many as start has")
+
+
+def _check_banks(banks: Banks | None, fixed: Ints, names: tuple[str, ...], source: str) -> None:
+    if banks is None:
+        return
+    if len(banks.allowed) != len(names):
+        raise InputError(source, "banks", f"{len(banks.allowed)} buffers", f"{len(names)}")
+    torn = (fixed != FREE) & (banks.allowed.sum(axis=1) > 1)
+    if torn.any():
+        row = int(np.argmax(torn))
+        found = f"a fixed offset in any of {int(banks.allowed[row].sum())} banks"
+        raise InputError(source, f"buffer {names[row]!r}", found, "the one bank that it lives in")
 
 
 def select(problem: Problem, rows: Ints, name: str = "") -> Problem:
@@ -203,6 +226,7 @@ def select(problem: Problem, rows: Ints, name: str = "") -> Problem:
         origin=None,
         callers=problem.callers.select(rows) if problem.callers else None,
         ids=None if problem.ids is None else tuple(problem.ids[row] for row in indices),
+        banks=problem.banks.select(rows) if problem.banks else None,
         **columns,
     )
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import errno
+import gc
 import os
 import secrets
 import signal
@@ -11,9 +13,12 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from memplan_engine.errors import InputError
+from memplan_engine.errors import InputError, MemplanError, one_line
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 PR_SET_PDEATHSIG = 1
 DRAFT_LETTERS = 50
@@ -25,6 +30,46 @@ def by_name(name: str) -> Any:
     asks for it, so that registries stay light, and a value is shown by a room that it does not know."""
     module, _, attribute = name.partition(":")
     return getattr(import_module(module), attribute)
+
+
+def installed(group: str) -> Iterator[tuple[EntryPoint, Any]]:
+    """The entry points of `group`, in the order of their names, with what each stands for; of a class an
+    instance.
+
+    Raises
+    ------
+    MemplanError: one that cannot be loaded.
+    """
+    # Here, not above: importing it takes as long as a small plan.
+    from importlib.metadata import entry_points
+
+    for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
+        try:
+            value = entry.load()
+            yield entry, value() if isinstance(value, type) else value
+        except Exception as error:
+            told = f"entry point {entry.name} = {entry.value}: cannot be loaded: {one_line(str(error))}"
+            raise MemplanError(told) from error
+
+
+def parse_python(text: str | bytes, mode: Literal["exec", "eval"] = "exec") -> Any:
+    """The tree of Python code `text`, as `ast.parse` gives it, which no other parse can disturb.
+
+    Python 3.11 counts the depth of all trees in the making in one number. Where garbage is collected
+    meanwhile (a finalizer runs, or another thread gets its turn) and a second tree is made, the first ends in
+    a SystemError, "AST constructor recursion depth mismatch"; so nothing is collected here.
+
+    Raises
+    ------
+    SyntaxError, ValueError, RecursionError, MemoryError: what `ast.parse` raises for `text`.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return ast.parse(text, mode=mode)
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def write_target(path: Path | str) -> Path:

@@ -59,8 +59,9 @@ def format_percent(ratio: float) -> str:
 
 
 def parse_bytes(text: str, source: str = "size") -> int:
-    """ "1048576", "512KiB", "1.5 GiB", "100MB" → bytes: KiB is 1,024 of them, kB 1,000. Raises InputError
-    naming `source` for what is no whole number of bytes below 2^63."""
+    """ "1048576", "512KiB", "1.6 GiB", "100MB" → bytes: KiB is 1,024 of them, kB 1,000; a part of a byte that
+    a unit comes to is left out. Raises InputError naming `source` for what is no number of bytes below 2^63,
+    and for parts of bytes without a unit."""
     match = _SIZE.fullmatch(text.strip())
     expected = f"bytes below 2^63, or {UNITS_TAKEN}"
     unit = (match["unit"] or "b").lower() if match else ""
@@ -70,10 +71,11 @@ def parse_bytes(text: str, source: str = "size") -> int:
         whole, _, decimals = number.partition(".")
         one: int = 10 ** len(decimals)
         scaled, remainder = divmod(int(whole + decimals) * _FACTORS[unit], one)
-        if not remainder and scaled < 2**63:
+        whole_bytes = not remainder or _FACTORS[unit] > 1
+        if whole_bytes and scaled < 2**63:
             return scaled
-        if remainder:
-            expected = "a whole number of bytes, as 1.5GiB is"
+        if not whole_bytes:
+            expected = f"a whole number of bytes, or {UNITS_TAKEN}"
     shown = repr(text if len(text) <= 40 else f"{text[:39]}…")
     raise InputError(source, "", shown, expected)
 

@@ -17,7 +17,9 @@ from memplan_engine.plotting.viewport import Rectangles, Window, view_window
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.profile import make_profile
 from memplan_engine.recordings.allocator_recording import nothing_recorded
+from memplan_engine.rewrites.offload.offloaded import load_offload_kernels
 from memplan_engine.rewrites.order.order_search import load_order_kernels
+from memplan_engine.rewrites.recompute.schedules import load_recompute_kernels
 from memplan_engine.strategies import BUILT_IN, built_in
 from memplan_engine.strategies.base import is_anytime
 from memplan_engine.verify.certificates import replay
@@ -25,6 +27,12 @@ from memplan_engine.verify.certificates import replay
 
 def compile_kernels() -> None:
     """Compile (or load from the cache) every kernel by planning a tiny problem in every way."""
+    compile_packing()
+    compile_others()
+
+
+def compile_packing() -> None:
+    """The kernels that place buffers, prove and draw: two thirds of the work."""
     with compiled_only():
         gaps: dict[int, tuple[Gap, ...]] = {0: (Gap(1, 2, 0, 4),)}
         problem = make_problem([0, 1, 2], [3, 4, 5], [8, 16, 8], alignment=4, gaps=gaps)
@@ -39,5 +47,13 @@ def compile_kernels() -> None:
         match_buffers(problem, hard_problem())
         rectangles = Rectangles(problem.start, problem.end, problem.size, problem.size)
         view_window(rectangles, Window(0, 5, 0, 32), (4, 4), most=0)
+
+
+def compile_others() -> None:
+    """The kernels of the allocator, of orders, recomputation and offloading: none of them is a caller or a
+    callee of those that place buffers, so that another process can compile them meanwhile."""
+    with compiled_only():
         simulate_allocator(nothing_recorded())
         load_order_kernels()
+        load_recompute_kernels()
+        load_offload_kernels()

@@ -37,11 +37,18 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] == ["--write"]:
         write(pins(Path(arguments[1]).read_text()))
         return 0
-    locked = pins(LOCK.read_text())
-    for version, (pin, needed_by) in locked.items():
-        if needed_by & {"memplan", *arguments} and version == chosen_build(version, set(locked)):
-            print(pin)
+    print("\n".join(chosen_pins(arguments)))
     return 0
+
+
+def chosen_pins(extras: list[str]) -> list[str]:
+    """The pins that memplan with `extras` needs, of each package the build that pip is to take here."""
+    locked = pins(LOCK.read_text())
+    return [
+        pin
+        for version, (pin, needed_by) in locked.items()
+        if needed_by & {"memplan", *extras} and version == chosen_build(version, set(locked))
+    ]
 
 
 def chosen_build(version: str, locked: set[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,20 @@ from tests.support.buffer_list import BUFFERS
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext
 
+LONGEST = (
+    "formats/test_bombs.py", "mutation/test_by_hand.py", "benchmarks/test_eager_prediction.py",
+    "dashboard/test_crowds_browser.py", "dashboard/serving/test_growth.py", "fuzzing/test_fuzzing.py",
+    "history/test_kills.py", "runtime/test_runtime_measured.py", "fuzzing/test_numbers.py",
+    "runtime/test_ranks_gloo.py", "docs/test_docs.py", "runtime/test_recomputed_program.py",
+    "cli/test_cli_fit.py", "torch_capture/training/test_torch_training_measured.py",
+    "fitting/test_recompute_stage.py", "dashboard/test_dashboard_browser.py",
+    "dashboard/test_fit_browser.py", "cli/test_wide_graphs.py", "dashboard/test_access_browser.py",
+    "runtime/test_offloaded_program.py", "fitting/test_offload_stage.py",
+    "rewrites/chunk/test_chunked_program.py", "torch_capture/training/test_torch_eager_steps.py",
+    "dashboard/background/test_jobs_browser.py", "kernels/test_releases.py", "cli/test_cli_generator.py",
+)  # fmt: skip
+"""Files that take a minute or more of either tier, the longest of the slow one first: whoever begins one last
+has the other core wait for it."""
 MOST_TOLD = 2_000
 """Characters of what a test said that passed when it was tried again."""
 
@@ -30,19 +45,25 @@ gc.set_threshold(50_000, 20, 20)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that drives a browser, so that `-m "not browser"` leaves them out."""
+    """Mark every test that drives a browser, so that `-m "not browser"` leaves them out, and put what takes
+    longest first, then the files with the most tests: with `--no-loadscope-reorder` they are begun so."""
     for item in items:
         if "chromium" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
+    ranks = {ROOT / "tests" / name: rank for rank, name in enumerate(LONGEST)}
+    assert all(path.exists() for path in ranks), "a file of LONGEST is not there"
+    counts = Counter(item.path for item in items)
+    items.sort(key=lambda item: (ranks.get(item.path, len(ranks)), -counts[item.path]))
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Try a test that drives a browser once more where it has failed, and warn of that with what it said.
+    """Try a test of pages once more where it has failed, and warn of that with what it said.
 
-    Beside other work a browser may want for a core as long as anybody waits. What is wrong fails twice; what
-    is a race stands among the warnings.
+    Beside other work a page, in a browser or not, may want for a core as long as anybody waits. What is wrong
+    fails twice; what is a race stands among the warnings.
     """
-    if item.get_closest_marker("browser") is None:
+    pages = item.path.is_relative_to(ROOT / "tests" / "dashboard")
+    if not pages and item.get_closest_marker("browser") is None:
         return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     reports = runtestprotocol(item, log=False, nextitem=nextitem)
@@ -63,8 +84,10 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def machine_code() -> Iterator[None]:
-    """Tests of kernels are about what is compiled; `test_tiers` holds the interpreted ones against that."""
-    with compiled_only():
+    """Tests of kernels are about what is compiled; `test_tiers` holds the interpreted ones against that. No
+    command line says here that one is compiled: which test meets that depends on those before it."""
+    with compiled_only(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command_line, "on_first_compilation", lambda tell: None)
         yield
 
 
@@ -135,10 +158,11 @@ def memplan(
 ) -> Callable[..., tuple[int, str, str]]:
     """`memplan("plan", …)` gives (exit code, stdout, stderr) in a folder of its own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(command_line, "on_first_compilation", lambda tell: None)
     (tmp_path / "list.csv").write_text(BUFFERS)
 
     def run(*arguments: object) -> tuple[int, str, str]:
+        # What others have said since, such as a page's logger to a closed stream, is not the command's.
+        capsys.readouterr()
         code = command_line.run([str(argument) for argument in arguments])
         out, err = capsys.readouterr()
         assert "Traceback" not in err

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from memplan_engine.system import parse_python
 from tests import ROOT
 from tests.rooms import ROOMS
 
@@ -33,9 +34,13 @@ PAGES = [
 RUNTIME = [
     name
     for name in ENGINE
-    if name.startswith("memplan_engine.runtime") or name == "memplan_engine.torch_capture.torch_storages"
+    if name.startswith("memplan_engine.runtime")
+    or name in ("memplan_engine.torch_capture.torch_storages", "memplan_engine.zoo.variant_process")
 ]
 """What needs torch when it is imported."""
+STORE = [name for name in ENGINE if name.startswith("memplan_engine.history.database")]
+"""What needs SQLAlchemy when it is imported."""
+DATABASES = {"sqlalchemy", "alembic", "psycopg", "zstandard"}
 EXEMPT = {"memplan_engine", "memplan_engine.__main__"}
 """They start everything else."""
 MOST_FILES, MOST_FILES_OF_THE_ROOT = 20, 18
@@ -47,7 +52,8 @@ MAX_FILE_LINES, MAX_FUNCTION_LINES = 400, 60
 
 @cache
 def tree(module: str) -> ast.Module:
-    return ast.parse(MODULES[module].read_text(encoding="utf-8"), filename=module)
+    parsed: ast.Module = parse_python(MODULES[module].read_text(encoding="utf-8"))
+    return parsed
 
 
 def is_type_checking(node: ast.AST) -> bool:
@@ -217,7 +223,7 @@ def test_torch_and_onnx_only_in_functions_and_only_of_what_works_on_their_graphs
     assert breaking(set(ENGINE) - set(RUNTIME), lambda m: top_levels(m, lazy=False) & HEAVY) == {}
     theirs = (
         f"memplan_engine.{name}"
-        for name in ("torch_capture", "formats.onnx_model", "fx_estimator", "runtime")
+        for name in ("torch_capture", "formats.onnx_model", "fx_estimator", "runtime", "zoo.variant_process")
     )
     others = set(ENGINE) - below(set(ENGINE), *theirs)
     assert breaking(others, lambda module: top_levels(module) & HEAVY) == {}
@@ -227,6 +233,14 @@ def test_the_runtime_which_needs_torch_is_imported_in_functions_only() -> None:
     # What stands beside the runtime needs torch as well, and may import it at once.
     others = set(MODULES) - set(RUNTIME)
     assert breaking(others, lambda m: below(imported(m, lazy=False), *RUNTIME)) == {}
+
+
+def test_the_store_which_needs_a_database_is_imported_in_functions_only() -> None:
+    others = set(MODULES) - set(STORE)
+    assert breaking(others, lambda m: below(imported(m, lazy=False), *STORE)) == {}
+    assert breaking(others, lambda m: top_levels(m, lazy=False) & DATABASES) == {}
+    outside = others - below(others, "memplan_engine.history")
+    assert breaking(outside, lambda m: top_levels(m) & DATABASES) == {}
 
 
 def test_kernels_take_arrays_and_know_nothing_else() -> None:
@@ -277,7 +291,7 @@ def test_the_checker_of_reuse_shares_no_code_with_the_transforms() -> None:
 
 
 def test_pages_do_not_import_each_other() -> None:
-    assert len(PAGES) == 8
+    assert len(PAGES) == 9
     assert breaking(PAGES, lambda m: imported(m) & set(PAGES)) == {}
 
 
@@ -399,11 +413,11 @@ def run_without(packages: set[str], statement: str) -> None:
 def test_the_engine_imports_without_the_extras() -> None:
     """Every module of it, in one process in which no optional package exists."""
     run_without(
-        HEAVY | DRAWING | {"streamlit", "pandas", "regex"},
+        HEAVY | DRAWING | DATABASES | {"streamlit", "pandas", "regex", "distributed"},
         "; ".join(
             f"import {module}"
             for module in ENGINE
-            if module not in RUNTIME and not module.endswith("__main__")
+            if module not in {*RUNTIME, *STORE} and not module.endswith("__main__")
         ),
     )
 
@@ -412,7 +426,7 @@ def test_importing_the_engine_is_light() -> None:
     run_without(
         set(),
         "import memplan_engine; "
-        f"heavy = {sorted(HEAVY | DRAWING | {'streamlit', 'pandas'})!r}; "
+        f"heavy = {sorted(HEAVY | DRAWING | DATABASES | {'streamlit', 'pandas'})!r}; "
         "found = [name for name in heavy if name in sys.modules]; "
         "sys.exit(f'loaded with the engine: {found}' if found else 0)",
     )

@@ -173,6 +173,12 @@ def test_the_commands_module_of_the_wheel_exists() -> None:
     assert callable(getattr(importlib.import_module(module), function))
 
 
+def test_pytest_finds_the_plugin() -> None:
+    ((name, module),) = PROJECT["project"]["entry-points"]["pytest11"].items()
+    assert name == "memplan"
+    assert callable(importlib.import_module(module).pytest_configure)
+
+
 def test_examples_lists_the_data_files() -> None:
     memplan_examples = importlib.import_module("memplan_examples")
     expected = sorted(

@@ -201,6 +201,15 @@ def test_broken_schedule_files_are_refused(tmp_path: Path, body, message) -> Non
     assert str(caught.value).startswith(message)
 
 
+def test_an_op_that_a_file_names_twice_is_refused(tmp_path: Path) -> None:
+    """A JSON parser keeps the last of two silently."""
+    path = tmp_path / "s.json"
+    steps = '"a": 0, "b": 1, "c": 2, "d": 3, "e": 4, "f": 5, "a": 9'
+    path.write_text('{"format": "memplan/schedule", "version": 1, "steps": {' + steps + "}}")
+    with pytest.raises(InputError, match=r"s\.json: found 'a' 2 times, expected every op once"):
+        load_schedule(path, DIAMOND)
+
+
 def test_multi_stream_keeps_the_order_of_random_numbers_and_of_effects() -> None:
     ops = (
         Op("draw", "aten.rand", ("x",), ("a",)),

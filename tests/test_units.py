@@ -69,9 +69,10 @@ def test_a_missing_package_comes_with_the_command_that_installs_it():
     assert message == "capturing a model needs torch: pip install 'memplan[torch]'"
 
 
-def test_a_part_of_a_byte_is_refused_as_such() -> None:
-    with pytest.raises(InputError, match=r"headroom: found '21.17GiB', expected a whole number of bytes"):
-        parse_bytes("21.17GiB", "headroom")
+def test_a_part_of_a_byte_that_a_unit_comes_to_is_left_out() -> None:
+    # 21.17 × 2^30 = 22,731,114,414.08
+    assert parse_bytes("21.17GiB") == 22_731_114_414
+    assert (parse_bytes("0.3KiB"), parse_bytes("1.0001kB"), parse_bytes("1.6 MiB")) == (307, 1000, 1_677_721)
 
 
 @pytest.mark.parametrize(

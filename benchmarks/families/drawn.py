@@ -23,6 +23,19 @@ def mixed(count: int, seed: int, long_lived: float = 0.0) -> Instance:
     return Instance(name, make_problem(start, np.minimum(start + length, count), size, name=name))
 
 
+def two_sizes(count: int, seed: int) -> Instance:
+    """A tenth are large (1 to 4 MiB) and live at most 8 steps; the rest has 7 to 112 KiB and lives for a
+    twentieth of all steps up to half of them. There are a third as many steps as buffers."""
+    random = np.random.default_rng(seed)
+    steps = max(20, count // 3)
+    large = random.random(count) < 0.1
+    size = np.where(large, random.integers(16_384, 65_537, count), random.integers(112, 1_793, count)) * UNIT
+    start = random.integers(0, steps, count)
+    length = np.where(large, random.integers(1, 9, count), random.integers(steps // 20, steps // 2, count))
+    name = f"drawn/two-sizes-{count}-s{seed}"
+    return Instance(name, make_problem(start, start + length, size, name=name))
+
+
 def training(layers: int, seed: int) -> Instance:
     """A training step: layer l's activation lives from step l to its backward step 2 × layers − 1 − l; beside
     it, scratch for one step, a temporary for two, and in the backward half gradients that are handed on."""

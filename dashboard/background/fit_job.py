@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from memplan_dashboard.background.jobs import CANCEL_SECONDS, ProcessJob, State
 
-from memplan_engine.advice.fit_stages import Stage, StageName
 from memplan_engine.errors import MemplanError
+from memplan_engine.fitting.chunk_stage import InPieces
+from memplan_engine.fitting.fitted import Stage, StageName
+from memplan_engine.fitting.recompute_stage import POINTS, Curve, CurvePoint, StageTime, TimeLine
 from memplan_engine.formats.memplan_json.json_file import dumps, loads
 from memplan_engine.graph import Graph
 from memplan_engine.plan import Plan
 from memplan_engine.preparation import Preparation
 from memplan_engine.problem import Ints
+from memplan_engine.rewrites.chunk.choose import ChunkedRegion
 from memplan_engine.rewrites.held_gradients import HeldBy, HeldGradients
 from memplan_engine.rewrites.order.order_search import OrderProgress, ProvedBy
 from memplan_engine.rewrites.order.reorder import Reordered
 
 PROCESS = "memplan_dashboard.background.fit_process"
-MOST_SEARCHES = 8
-"""Of a fit: two for each of its stages."""
+MOST_SEARCHES = 8 + 4 * POINTS
+"""Of a fit: two for each of its stages, and four for each point of its curve."""
 SPARE_SECONDS = 60.0
 """What is no search: rewriting, checking, compiling what is not compiled yet."""
 
@@ -30,7 +33,8 @@ SPARE_SECONDS = 60.0
 @dataclass(frozen=True, slots=True)
 class FitAsked:
     """What is fitted, and how: the `document` by key and `version`, its sizes `dims`; `only` are the stages
-    that may be used, `seconds` the limit of each search."""
+    that may be used, `seconds` the limit of each search. `device` is whose speed gives the times of ops, ""
+    where none may run again. `capacity` is None for a fit that is of all of them."""
 
     document: str
     version: tuple[int, int]
@@ -38,28 +42,41 @@ class FitAsked:
     how: Preparation
     only: tuple[str, ...]
     seconds: float
+    device: str = ""
+    capacity: int | None = None
 
 
 @dataclass(eq=False)
 class FitJob(ProcessJob):
-    """One fit of `graph`. `stages` are those that are there, `gradients` what holds those of its step, `part`
-    is the one under way, `order` how far its search for an order is. It cannot be held: at its limit, `until`
-    (seconds), it is cancelled."""
+    """One fit of `graph`, whose `ops_in_order` are those of an order that was found before, by name; none
+    where it is searched. `stages` are those that are there, `gradients` what holds those of its step, `part`
+    is the one under way, `order` how far its search for an order is. `points` are those of its curve so far;
+    once all are there, `least_bytes` and `lines` are what is proved of every schedule. It cannot be held: at
+    its limit, `until` (seconds), it is cancelled."""
 
     WORK = "fit"
 
     asked: FitAsked
     graph: Graph
+    ops_in_order: tuple[str, ...] = ()
     until: float = 0.0
     stages: tuple[Stage, ...] = ()
     gradients: tuple[HeldGradients, ...] = ()
     part: str = ""
     order: OrderProgress | None = None
+    points: tuple[CurvePoint, ...] = ()
+    least_bytes: int = 0
+    lines: tuple[TimeLine, ...] = ()
     _stopping: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.until = self.until or MOST_SEARCHES * self.asked.seconds + SPARE_SECONDS
+
+    @property
+    def curve(self) -> Curve | None:
+        """What there is of it; None where no op ran again."""
+        return Curve(self.points, self.least_bytes, self.lines) if self.points else None
 
     def line_up(self) -> None:
         """Wait for a turn."""
@@ -72,9 +89,10 @@ class FitJob(ProcessJob):
             self._enter(State.RUNNING)
             how = self.asked.how
             options = {"alignment": how.alignment, "unread": how.unread, "round_sizes": how.round_sizes}
-            given = {"only": self.asked.only, "seconds": self.asked.seconds, "how": options}
+            given = {name: getattr(self.asked, name) for name in ("only", "seconds", "device", "capacity")}
+            given["order"] = self.ops_in_order
             try:
-                self._start(PROCESS, {"graph": dumps(self.graph).decode(), **given})
+                self._start(PROCESS, {"graph": dumps(self.graph).decode(), "how": options, **given})
             except MemplanError as error:
                 # A name that is no valid text, which files cannot hold.
                 self._enter(State.FAILED)
@@ -102,12 +120,17 @@ class FitJob(ProcessJob):
         self.cancel()
 
     def _hear(self, values: dict[str, Any], arrays: dict[str, Ints]) -> None:
-        stage = _read_stage(values) if values["kind"] == "stage" else None
+        stage = _read_stage(values) if values["kind"] in ("stage", "point") else None
         with self._lock:
             if self.state is not State.RUNNING:
                 return
-            if stage is not None:
+            if stage is not None and values["kind"] == "stage":
                 self.stages = (*self.stages, stage)
+            elif stage is not None and stage.time is not None:
+                self.points = (*self.points, CurvePoint(stage.graph, stage.plan, stage.time))
+            elif values["kind"] == "curve":
+                self.least_bytes = values["least_bytes"]
+                self.lines = tuple(TimeLine(**each) for each in values["lines"])
             elif values["kind"] == "gradients":
                 self.gradients = _read_held(values, self.graph)
             elif values["kind"] == "begun":
@@ -139,18 +162,46 @@ def stage_values(stage: Stage) -> dict[str, Any]:
         "seconds": stage.order.seconds,
         "states": stage.order.states,
     }
-    return {"kind": "stage", "name": stage.name, "plan": dumps(stage.plan).decode(), "order": order}
+    return {
+        "kind": "stage",
+        "name": stage.name,
+        "plan": dumps(stage.plan).decode(),
+        "order": order,
+        "time": stage.time and asdict(stage.time),
+        "pieces": stage.pieces and asdict(stage.pieces),
+        "copied_bytes": stage.copied_bytes,
+        "impossible": stage.impossible,
+    }
+
+
+def point_values(point: CurvePoint) -> dict[str, Any]:
+    """`point` as JSON can hold it: as a stage in which ops run again."""
+    stage = Stage(StageName.RECOMPUTE, point.graph, point.plan, None, point.time)
+    return stage_values(stage) | {"kind": "point"}
 
 
 def _read_stage(values: dict[str, Any]) -> Stage:
-    """The stage that `stage_values` has taken apart."""
+    """The stage that `stage_values` or `point_values` has taken apart."""
     plan = loads(values["plan"], "the fit")
     assert isinstance(plan, Plan)
     assert plan.problem.origin is not None
     graph, order = plan.problem.origin.graph, values["order"]
     if order is not None:
         order = Reordered(graph, **{**order, "proved_by": ProvedBy(order["proved_by"])}, certificate=None)
-    return Stage(StageName(values["name"]), graph, plan, order)
+    pieces = values["pieces"]
+    if pieces is not None:
+        regions = (ChunkedRegion(**{**each, "ops": tuple(each["ops"])}) for each in pieces["regions"])
+        pieces = InPieces(**{**pieces, "regions": tuple(regions)})
+    return Stage(
+        StageName(values["name"]),
+        graph,
+        plan,
+        order,
+        values["time"] and StageTime(**values["time"]),
+        pieces,
+        values["copied_bytes"],
+        values["impossible"],
+    )
 
 
 def held_values(held: Iterable[HeldGradients]) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""A fit in a process of its own: reads a graph and which stages may be used, tells of each that is there.
+"""A fit in a process of its own: reads a graph and which stages may be used, tells of each that is there, and
+of each point of the curve of bytes against time.
 
 Started as `python -m memplan_dashboard.background.fit_process` by `fit_job`. The only message after the first
 is a wish to stop. Never imports Streamlit.
@@ -11,16 +12,21 @@ import threading
 from dataclasses import asdict
 from typing import Any, BinaryIO
 
-from memplan_dashboard.background.fit_job import held_values, stage_values
+from memplan_dashboard.background.fit_bounds import time_lines
+from memplan_dashboard.background.fit_job import held_values, point_values, stage_values
 from memplan_dashboard.background.server_pipes import first_message, open_pipes, send, stop_when_asked
 
-from memplan_engine.advice.fit_stages import Stage, fit_graph
+from memplan_engine.accelerators.presets import accelerator
+from memplan_engine.analysis.op_costs import modelled_times
 from memplan_engine.errors import MemplanError
+from memplan_engine.fitting.fit_stages import fit_graph
+from memplan_engine.fitting.fitted import Stage, StageName
 from memplan_engine.formats.memplan_json.json_file import loads
 from memplan_engine.graph import Graph
 from memplan_engine.lifetimes import Unread
 from memplan_engine.preparation import Preparation
 from memplan_engine.rewrites.order.order_search import OrderProgress
+from memplan_engine.schedule import by_steps
 from memplan_engine.strategies.base import SolveLimits
 
 
@@ -65,17 +71,27 @@ def main() -> None:
         graph = loads(asked["graph"], "the graph")
         assert isinstance(graph, Graph)
         how = Preparation(**{**asked["how"], "unread": Unread(asked["how"]["unread"])})
-        fit_graph(
+        times = modelled_times(graph, accelerator(asked["device"])) if asked["device"] else None
+        steps = {name: step for step, name in enumerate(asked["order"])}
+        fitted = fit_graph(
             graph,
-            None,
+            asked["capacity"],
             asked["only"],
             how=how,
             limits=limits,
+            schedule=by_steps(graph, steps) if steps else None,
+            times=times,
             tell=teller.begins,
             watch=teller.stage,
             on_order=teller.order,
             on_gradients=lambda held: send(answers, held_values(held)),
+            on_curve=lambda point: send(answers, point_values(point)),
         )
+        if times is not None and (curve := fitted.curve) is not None:
+            in_place = StageName.IN_PLACE in asked["only"]
+            lines = time_lines(curve, times, in_place=in_place, limits=limits)
+            values = {"least_bytes": curve.least_bytes, "lines": [asdict(line) for line in lines]}
+            send(answers, {"kind": "curve", **values})
     except MemplanError as error:
         end = {"kind": "error", "message": str(error)}
     except _StoppedError:

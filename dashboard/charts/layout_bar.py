@@ -9,15 +9,16 @@ from memplan_dashboard.charts.markup import escape
 
 from memplan_engine.analysis.layout import Layout, Region, RegionKind
 from memplan_engine.plotting.axis_ticks import byte_axis
+from memplan_engine.plotting.colouring import HELD_COLOURS
 from memplan_engine.units import format_bytes
 
 COLOURS = {
-    RegionKind.CONSTANTS: "#999933",
-    RegionKind.ACTIVATIONS: "#4477AA",
-    RegionKind.UNIQUE: "#AA3377",
+    RegionKind.CONSTANTS: HELD_COLOURS["weight"],
+    RegionKind.ACTIVATIONS: HELD_COLOURS["activation"],
+    RegionKind.UNIQUE: HELD_COLOURS["temporary"],
     RegionKind.SHARED: "#EE7733",
 }
-DARK_INK = (RegionKind.CONSTANTS, RegionKind.SHARED)
+DARK_INK = (RegionKind.ACTIVATIONS, RegionKind.UNIQUE, RegionKind.SHARED)
 MOST_PARTS = 40
 SMALLEST_SHARE = 0.01
 """Of the whole layout: what is narrower has no name in the bar."""

@@ -20,6 +20,7 @@ NAMES = {"F": "forward", "B": "backward", "I": "backward, inputs", "W": "backwar
 def figure(line: RankTimeline, actions: Sequence[PipelineAction], top: int) -> go.Figure:
     """Bytes up to `top`, so that ranks have one scale."""
     chart = go.Figure()
+    several = len({each.stage for each in actions}) > 1
     for kind, colour in COLOURS.items():
         chosen = [each for each in actions if each.kind == kind]
         if not chosen:
@@ -31,7 +32,8 @@ def figure(line: RankTimeline, actions: Sequence[PipelineAction], top: int) -> g
             y=["actions"] * len(chosen),
             orientation="h",
             marker={"color": colour, "line": {"color": "white", "width": 1}},
-            text=[f"{kind}{each.micro_batch}" for each in chosen],
+            # As torch's schedules write it, "3F0", where a rank has several stages.
+            text=[f"{each.stage if several else ''}{kind}{each.micro_batch}" for each in chosen],
             textposition="inside",
             textangle=0,
             insidetextanchor="middle",

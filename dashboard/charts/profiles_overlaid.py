@@ -40,7 +40,8 @@ class Mark:
 class Profiles:
     """From each of `steps` of the head to the next the most bytes that `base` and `head` hold; `end` is the
     head's last step. `marks` are both peaks, one mark where they are one point, and another one that grew.
-    `names` are what both are called, `axis` what the steps are those of.
+    `names` are what both are called, `axis` what the steps are those of; `both` is the step at which the
+    first of them ends.
     """
 
     steps: tuple[int, ...]
@@ -50,6 +51,7 @@ class Profiles:
     marks: tuple[Mark, ...]
     names: tuple[str, str] = ("base", "head")
     axis: str = "step of head"
+    both: int | None = None
 
 
 def before_and_after(before: Plan, after: Plan) -> Profiles:
@@ -59,13 +61,16 @@ def before_and_after(before: Plan, after: Plan) -> Profiles:
     width = max(1, -(-end // MOST_POINTS))
     steps = tuple(range(0, end, width))
     columns = [_most_in(load, steps, width) for load in loads]
-    marks = [
-        Mark(load.peak_step, load.peak, f"{name} {format_bytes(load.peak)}", colour)
-        for load, name, colour in zip(loads, ("before", "after"), (BASE, HEAD), strict=True)
+    # Words beside a peak would lie on the many others of a model with layers.
+    names = [
+        f"{name}, peak {format_bytes(load.peak)}"
+        for load, name in zip(loads, ("before", "after"), strict=True)
     ]
-    if loads[0].peak == loads[1].peak:
-        marks = [replace(marks[1], label=f"both {format_bytes(loads[1].peak)}")]
-    return Profiles(steps, columns[0], columns[1], end, tuple(marks), ("before", "after"), "step")
+    marks = [
+        Mark(load.peak_step, load.peak, "", colour) for load, colour in zip(loads, (BASE, HEAD), strict=True)
+    ]
+    both = min(plan.problem.steps for plan in (before, after))
+    return Profiles(steps, columns[0], columns[1], end, tuple(marks), (names[0], names[1]), "step", both)
 
 
 def _most_in(load: Load, steps: tuple[int, ...], width: int) -> tuple[int, ...]:
@@ -118,14 +123,17 @@ def _marks(diff: Diff, found: Explanation) -> list[Mark]:
 
 
 def figure(profiles: Profiles, limit: int | None = None) -> go.Figure:
-    """Two lines of steps; orange where the head holds more. A `limit` in bytes is a dotted line, where it is
-    near."""
+    """Two lines of steps; orange where the head holds more, while there are both. A `limit` in bytes is a
+    dotted line, where it is near."""
     chart = go.Figure()
     steps = (*profiles.steps, profiles.end)
     base, head = ((*values, *values[-1:]) for values in (profiles.base, profiles.head))
     quiet = {"mode": "lines", "line": {"shape": "hv", "width": 0}, "showlegend": False, "hoverinfo": "skip"}
     chart.add_scatter(x=steps, y=base, **quiet)
-    most = [max(pair) for pair in zip(base, head, strict=True)]
+    until = profiles.end + 1 if profiles.both is None else profiles.both
+    most = [
+        max(one, other) if step < until else one for step, one, other in zip(steps, base, head, strict=True)
+    ]
     chart.add_scatter(x=steps, y=most, fill="tonexty", fillcolor=MORE, **quiet)
     first, second = profiles.names
     for name, values, colour, dash in ((first, base, BASE, "dash"), (second, head, HEAD, "solid")):

@@ -12,25 +12,10 @@ from numpy.typing import NDArray
 
 from memplan_engine.devices.rank_timeline import RankTimeline
 from memplan_engine.plotting.axis_ticks import byte_axis, count_axis
+from memplan_engine.plotting.colouring import HELD_COLOURS
 from memplan_engine.units import format_bytes
 
 MOST_POINTS = 1_200
-COLOURS = {
-    "weight": "#4477AA",
-    "optimizer state": "#332288",
-    "gradient": "#AA3377",
-    "input": "#66CCEE",
-    "activation": "#44AA99",
-    "KV cache": "#DDCC77",
-    "temporary": "#999933",
-    "all-gather": "#CCBB44",
-    "reduce-scatter": "#EE7733",
-    "all-reduce": "#EE6677",
-    "point to point": "#228833",
-    "communication": "#CC6677",
-    "unknown": "#BBBBBB",
-}
-"""Of every category, in the order in which they are stacked."""
 RESERVED, CAPACITY = "#808080", "#CC3311"
 WIDTH, HEIGHT = 240, 44
 
@@ -57,7 +42,7 @@ def figure(
     # All categories of one stretch at the op where most is live there: a stack of maxima would be too high.
     bounds = np.append(starts, line.end - line.first)
     at = np.array([low + int(total[low:high].argmax()) for low, high in itertools.pairwise(bounds)])
-    for name, colour in COLOURS.items():
+    for name, colour in HELD_COLOURS.items():
         if name not in line.live or not line.live[name].any():
             continue
         values = line.live[name][at]

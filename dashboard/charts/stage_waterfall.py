@@ -7,15 +7,18 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from memplan_engine.advice.fit_stages import Fitted, StageName
+from memplan_engine.fitting.fitted import Fitted, StageName
 from memplan_engine.plotting.axis_ticks import byte_axis
-from memplan_engine.units import format_bytes
+from memplan_engine.units import format_bytes, format_percent
 
 SHORT = {
     StageName.CAPTURED: "as captured",
     StageName.IN_PLACE: "in place",
     StageName.REORDER: "order",
     StageName.GRADIENTS: "gradients",
+    StageName.CHUNK: "in pieces",
+    StageName.RECOMPUTE: "run again",
+    StageName.OFFLOAD: "copies",
 }
 FIRST, OTHER, BEST = "#8A8A8A", "#9DB8D6", "#3B6FA8"
 SAVED, LIMIT, BOUND = "#228833", "#CC3311", "rgba(128,128,128,1)"
@@ -31,7 +34,8 @@ NEAR = 3.0
 @dataclass(frozen=True, slots=True)
 class StageBar:
     """A stage: its arena, what it saves against the stage before (negative where it does not), and the least
-    that is proved to be needed, of this order of ops or of all. Bytes."""
+    that is proved to be needed, of this order of ops or of all. Bytes. `extra` is the time that it takes, as
+    a share of what all ops take once."""
 
     label: str
     arena: int
@@ -40,6 +44,7 @@ class StageBar:
     proved: bool
     of_all_orders: bool
     is_best: bool
+    extra: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,7 @@ def data(fitted: Fitted) -> Waterfall:
                 stage.proved,
                 stage.is_of_all_orders,
                 stage is best,
+                stage.time.extra if stage.time else 0.0,
             )
         )
         before = arena
@@ -149,7 +155,7 @@ def figure(waterfall: Waterfall) -> go.Figure:
         margin={"l": 0, "r": 8, "t": 22, "b": 4},
         xaxis={
             "tickvals": list(range(len(bars))),
-            "ticktext": [bar.label for bar in bars],
+            "ticktext": [_label(bar) for bar in bars],
             "range": [-0.6, len(bars) - 0.4],
             "showgrid": False,
             "zeroline": False,
@@ -161,6 +167,10 @@ def figure(waterfall: Waterfall) -> go.Figure:
         bargap=0,
     )
     return chart
+
+
+def _label(bar: StageBar) -> str:
+    return f"{bar.label}<br>+{format_percent(bar.extra)} time" if bar.extra else bar.label
 
 
 def _saved(chart: go.Figure, bars: Sequence[StageBar]) -> None:

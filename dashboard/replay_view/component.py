@@ -101,6 +101,7 @@ class Mode(StrEnum):
     PREDICT = "predict"
     EXERCISE = "exercise"
     ORDER = "order"
+    KEEP = "keep"
 
 
 def trace_json(replay: Replay) -> bytes:

@@ -23,6 +23,8 @@ NEVER = float(1 << 53)
 OPTIONS: dict[str, str | float | bool | list[str]] = {
     "server.address": "127.0.0.1",
     "server.headless": True,
+    # A module that is read anew has other classes than the graphs that sessions keep.
+    "server.fileWatcherType": "none",
     "server.showEmailPrompt": False,
     "server.maxUploadSize": 1024,
     "server.enableCORS": True,
@@ -59,11 +61,17 @@ def send_in_order() -> None:
 
     When a fragment runs, Streamlit drops what the fragment's last run has drawn and was not sent yet. Where
     that was a run of the whole page, what stands below the fragment then comes before it: "Bad delta path
-    index", and the page stays white. On a busy machine a fragment's timer is often faster than the sending.
+    index", and the page stays white. On a busy machine a fragment's timer is often faster than the sending:
+    what runs of the fragment alone have drawn is dropped, or the answer to a click waits behind all of them.
     """
+    from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
     from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
 
     clear = ForwardMsgQueue.clear
+
+    def is_of(message: ForwardMsg, fragments: set[str]) -> bool:
+        run = set(message.metadata.run.fragment_ids)
+        return bool(run) and run <= fragments
 
     def clear_for_pages(
         queue: ForwardMsgQueue,
@@ -71,6 +79,8 @@ def send_in_order() -> None:
         fragment_ids_this_run: list[str] | None = None,
     ) -> None:
         if fragment_ids_this_run:
+            redrawn = set(fragment_ids_this_run)
+            queue._queue = [each for each in queue._queue if not is_of(each, redrawn)]
             # What comes now must not take the place of a message that is before others.
             queue._delta_index_map = {}
         else:
@@ -86,6 +96,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--allow-host", action="append", default=[])
     parser.add_argument("--folder")
+    parser.add_argument("--address", default=OPTIONS["server.address"])
     parser.add_argument("files", nargs="*")
     arguments = parser.parse_args()
     threading.Thread(target=_end_with_input, daemon=True).start()
@@ -118,7 +129,8 @@ def main() -> None:
     if style.exists():
         text = style.read_text(encoding="utf-8")
         middleware.append(Middleware(FirstPaint, style=text, links=preloads(static, page)))
-    App(arguments.app, middleware=middleware).run(config={**OPTIONS, "server.port": arguments.port})
+    where = {"server.address": arguments.address, "server.port": arguments.port}
+    App(arguments.app, middleware=middleware).run(config={**OPTIONS, **where})
 
 
 if __name__ == "__main__":

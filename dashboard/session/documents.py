@@ -16,6 +16,7 @@ from pathlib import Path
 
 import memplan_examples
 from memplan_dashboard.session import folder, uploads
+from memplan_dashboard.session.banked_plans import banked_of, plan_of_part
 
 from memplan_engine import (
     Graph,
@@ -47,6 +48,7 @@ from memplan_engine.formats.memplan_json.ranks_folder import INDEX
 from memplan_engine.formats.memplan_json.run_files import is_run
 from memplan_engine.formats.memplan_json.sweep_folder import is_sweep
 from memplan_engine.formats.read_limits import read_head
+from memplan_engine.history.importing import is_store
 from memplan_engine.preparation import Preparation, prepare
 from memplan_engine.recordings.allocator_recording import (
     DEFAULT_POOL,
@@ -65,7 +67,8 @@ EXAMPLE = "example:gpt2"
 @dataclass(frozen=True, slots=True)
 class Options:
     """How a file is to be opened: `dims` are bound while it is read (ONNX), `how` is done with what was
-    read; `part` is the device and stream of a recording, as `recordings.part_text` writes it."""
+    read; `part` is the device and stream of a recording, as `part_text` writes it, or a bank of a plan over
+    several."""
 
     dims: tuple[tuple[str, int], ...] = ()
     offsets_as_plan: bool = False
@@ -119,8 +122,9 @@ def first_key() -> str:
 
 
 def _is_document(path: Path) -> bool:
-    """Whether Inspect may open it: neither a run nor ranks, which have pages of their own."""
-    return not is_run(_head(path)) and not is_ranks(path) and not is_sweep(path)
+    """Whether Inspect may open it: neither a run, nor ranks, nor a store, which have pages of their own."""
+    has_own_page = is_run(_head(path)) or is_ranks(path) or is_sweep(path) or is_store(path)
+    return not has_own_page
 
 
 def is_ranks(path: Path) -> bool:
@@ -136,6 +140,11 @@ def given_ranks() -> dict[str, str]:
 def given_sweeps() -> dict[str, Path]:
     """The folders of sweeps among what the command line names, by their names."""
     return {key.partition(":")[2]: path for key, path in _given().items() if is_sweep(path)}
+
+
+def given_stores() -> dict[str, str]:
+    """The stores of history among the files of the command line, key → name."""
+    return {key: path.name for key, path in _given().items() if is_store(path)}
 
 
 def catalogue() -> dict[str, str]:
@@ -206,6 +215,8 @@ def read_document(
     try:
         if is_recording(path):
             return recorded_plan(read_recording(path, version_of(key), part)), About()
+        if (banked := banked_of(path, version_of(key))) is not None:
+            return plan_of_part(banked, part, path.name), About()
         chosen = parse_part(part, path.name)
         options = ImportOptions(dims=dict(dims), offsets_as_plan=offsets_as_plan, selection=chosen)
         loaded = load(path, options)

@@ -105,12 +105,7 @@ def bytes_text(nbytes: int | None) -> str:
     if not nbytes:
         return ""
     short = format_bytes(nbytes)
-    try:
-        exact = parse_bytes(short) == nbytes
-    except MemplanError:
-        # Rounded, it is no whole number of bytes: 10.24 KiB.
-        exact = False
-    return short if exact else str(nbytes)
+    return short if parse_bytes(short) == nbytes else str(nbytes)
 
 
 def parse_marks(text: str, steps: int) -> tuple[int | None, int | None]:
@@ -143,6 +138,13 @@ def _whole(text: str) -> int | None:
 
 NOTHING_ASKED = option_choices(documents.AS_IT_IS)
 """The choices that say nothing of how a document is opened."""
+UNSET = (
+    "other over tab step buffer mode lesson base head changed kinds what_if moment line run "
+    "run_strategy run_how run_device stages settings gpu headroom fit_capacity order event "
+    "ranks with rank block utilization gone within zoo project planned filter room cells "
+    "history model module branch since growth series commit changes"
+)
+"""Choices that are empty until somebody makes them."""
 PARAMETERS = {
     "doc": "",
     "strategy": "",
@@ -153,40 +155,17 @@ PARAMETERS = {
     "at": "",
     "compare": "auto,greedy_by_size,linear_scan",
     **NOTHING_ASKED,
-    "other": "",
-    "over": "",
-    "tab": "",
     "limit": "60",
-    "step": "",
-    "buffer": "",
-    "mode": "",
-    "lesson": "",
-    "base": "",
-    "head": "",
-    "changed": "",
-    "kinds": "",
-    "what_if": "",
-    "moment": "",
-    "line": "",
-    "run": "",
-    "run_strategy": "",
-    "run_how": "",
-    "run_device": "",
-    "settings": "",
-    "gpu": "",
-    "headroom": "",
-    "stages": "",
     "fit_limit": "10",
-    "order": "",
-    "event": "",
-    **dict.fromkeys(("ranks", "with", "rank", "block", "utilization"), ""),
+    **dict.fromkeys(UNSET.split(), ""),
 }
 """Every choice that the URL can hold, with its default; defaults are left out of the URL."""
 FORMER = {"budget": "capacity"}
 """What choices were called in addresses that people have kept."""
 
-OF_THE_BROWSER = ("view",)
-"""What of the URL charts write and read by themselves: the zoom."""
+OF_THE_BROWSER = ("view", "by", "only")
+"""What of the URL charts write and read by themselves: the zoom, how the tree is grouped, and which colours
+are shown alone."""
 
 OPENING = ("doc", *NOTHING_ASKED)
 """The choices that say what is open and how."""
@@ -252,7 +231,15 @@ def document_in(choices: Mapping[str, str]) -> str:
 
 def title(page: str) -> str:
     """What a tab of the browser says: the page, what it shows, the program."""
-    others = {"Learn": "none", "Diff": "head", "Run": "run", "Devices": "ranks", "Pipeline": "pipeline"}
+    others = {
+        "Learn": "none",
+        "Diff": "head",
+        "Run": "run",
+        "Devices": "ranks",
+        "Pipeline": "pipeline",
+        "History": "history",
+        "Zoo": "zoo",
+    }
     shown = st.session_state.get(f"{others[page]}_widget", "") if page in others else get("doc")
     return " · ".join(filter(None, (page, documents.label_of(shown)))) + " — memplan"
 
@@ -275,7 +262,8 @@ def document_choices(key: str, options: Options | None = None, **others: str) ->
         st.session_state.opened[key] = options
     last: Options = st.session_state.opened.get(key, documents.AS_IT_IS)
     forgotten = ("selected", "buffer", "step", "at", "other", "over", "what_if", "moment", "line", "event")
-    return {"doc": key, **dict.fromkeys(forgotten, ""), **option_choices(last), **others}
+    empty = dict.fromkeys((*forgotten, "gone", "within"), "")
+    return {"doc": key, **empty, **option_choices(last), **others}
 
 
 def lead_on(page: str, **changes: str) -> NoReturn:

@@ -23,9 +23,9 @@ from platformdirs import user_cache_path
 from memplan_engine import InputError, MemplanError
 from memplan_engine.units import format_bytes
 
-KINDS = ("upload", "run", "ranks")
-"""What can be uploaded, as keys begin: documents, runs, which the page Run shows, and ranks, which the page
-Devices does."""
+KINDS = ("upload", "run", "ranks", "history")
+"""What can be uploaded, as keys begin: documents, runs, which the page Run shows, ranks, which the page
+Devices does, and stores of history, which the page History does."""
 MOST_UPLOADS = 50
 """Of one visitor and kind; the oldest make room for the next."""
 MOST_BYTES = 2 << 30

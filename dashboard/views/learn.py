@@ -1,4 +1,4 @@
-"""Learn: seven short lessons, from lifetimes to the order of the ops; each opens the Replay page."""
+"""Learn: eight short lessons, from lifetimes to recomputation; each opens the Replay page."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def _lesson(number: int) -> None:
 
 def _page() -> None:
     st.markdown(
-        "How a planner decides where buffers go, in seven lessons. Each opens on the Replay page, where "
+        "How a planner decides where buffers go, in eight lessons. Each opens on the Replay page, where "
         "you step through, predict, or place by hand."
     )
     done = len(progress.done() & set(range(1, len(LESSONS) + 1)))
-    st.progress(done / len(LESSONS), f"{done} of {len(LESSONS)} lessons answered")
+    st.progress(done / len(LESSONS), f"{done} of {len(LESSONS)} lessons done")
     state.wait_for_kernels()
     for first in range(1, len(LESSONS) + 1, 2):
         columns = st.container(key=f"halves_lessons_{first}").columns(2)

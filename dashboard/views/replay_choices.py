@@ -11,11 +11,12 @@ import streamlit as st
 from memplan_dashboard.replay_view import Mode, exercise_values, make_message, trace_json
 from memplan_dashboard.session import documents, plan_facts, searches, state
 from memplan_dashboard.session.documents import Document
-from memplan_dashboard.widgets.controls import bound, chooses, not_listed, pick_key
+from memplan_dashboard.views.replay_keep import is_offered
+from memplan_dashboard.widgets.controls import bound, chooses, current_colouring, not_listed, pick_key
 
 from memplan_engine import Graph, Problem, finder, make_exercise, make_replay, replayable
-from memplan_engine.plotting.colouring import CATEGORIES, Colouring, by_kind
-from memplan_engine.replay.finder import found_by
+from memplan_engine.plotting.colouring import CATEGORIES, Colouring
+from memplan_engine.replay.finder import found_words
 from memplan_engine.replay.recorded import MOST_BUFFERS as MOST_IN_A_TREE
 from memplan_engine.replay.replay_values import Family
 from memplan_engine.replay.steps import Replay
@@ -99,7 +100,7 @@ def pick_strategy(problem: Problem) -> str:
     # By hand there is nothing that a strategy decides, nor in the order of ops.
     mode = state.get("mode")
     idle = mode == Mode.EXERCISE and len(problem) <= MOST_BY_HAND
-    idle = idle or (mode.startswith(Mode.ORDER) and problem.origin is not None)
+    idle = idle or (mode.startswith((Mode.ORDER, Mode.KEEP)) and problem.origin is not None)
     if not idle:
         st.selectbox("Strategy", names, **chooses("strategy", current, "replay_strategy", step=""))
     return current
@@ -111,7 +112,7 @@ def decider_of(document: Document, name: str) -> Decider:
     if name != AUTO:
         return Decider(get_strategy(name))
     problem, plan = document.problem, searches.known_facts(document, AUTO).plan
-    (began, since), strategy = found_by(plan), finder(plan)
+    (began, since), strategy = found_words(plan), finder(plan)
     told = f"auto's plan, {format_bytes(plan.arena_bytes)},"
     if strategy is None or obstacle(strategy, problem) or _too_large(problem, strategy.name):
         source = began or "no strategy"
@@ -134,6 +135,8 @@ def pick_mode(document: Document, decider: str, labels: Mapping[Mode, str]) -> M
         offered.append(Mode.EXERCISE)
     if isinstance(document.loaded, Graph):
         offered.append(Mode.ORDER)
+    if is_offered(document):
+        offered.append(Mode.KEEP)
     asked = state.get("mode")
     current = next((mode for mode in offered if mode == asked), Mode.REPLAY)
     if asked.startswith(Mode.ORDER) and Mode.ORDER in offered:
@@ -145,7 +148,7 @@ def pick_mode(document: Document, decider: str, labels: Mapping[Mode, str]) -> M
 
     def take(mode: Mode) -> None:
         # Whoever has seen a replay to its end predicts from its beginning.
-        anew = {"step": "", "buffer": ""} if mode in (Mode.PREDICT, Mode.ORDER) else {}
+        anew = {"step": "", "buffer": ""} if mode in (Mode.PREDICT, Mode.ORDER, Mode.KEEP) else {}
         state.choose(mode="" if mode == Mode.REPLAY else mode, **anew)
 
     st.segmented_control(
@@ -167,7 +170,7 @@ def make_scene(document: Document, decider: Decider, mode: Mode) -> Scene:
     note = " ".join(filter(None, (st.session_state.pop(NOTE, ""), wrong)))
     exercise = _exercise(document) if mode == Mode.EXERCISE else None
     begun = _begin((document.key, document.options, strategy.name, mode), step)
-    colouring = colours_of(document.problem, document)
+    colouring = colours_of(document)
     message = make_message(
         trace.json,
         mode=mode,
@@ -211,11 +214,12 @@ def parse_step(text: str, steps: int) -> tuple[int, str]:
     return 0, f"step: found {text[:40]!r}, expected 1 to {steps:,}."
 
 
-def colours_of(problem: Problem, document: Document) -> Colouring:
-    """By op kind where there are many buffers of known kinds, else one colour after the other."""
-    if document.knows_kinds and len(problem) > 2 * len(CATEGORIES):
-        return by_kind(problem)
-    index = (np.arange(len(problem)) % len(CATEGORIES)).astype(np.uint8)
+def colours_of(document: Document) -> Colouring:
+    """Those of Inspect where there are many buffers of known kinds, else one colour after the other."""
+    count = len(document.problem)
+    if document.knows_kinds and count > 2 * len(CATEGORIES):
+        return plan_facts.colouring_of(document, current_colouring(document))
+    index = (np.arange(count) % len(CATEGORIES)).astype(np.uint8)
     return Colouring(index, CATEGORIES, ())
 
 

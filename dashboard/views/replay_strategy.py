@@ -7,6 +7,7 @@ from memplan_dashboard.replay_view import Mode, replay_view
 from memplan_dashboard.session import state
 from memplan_dashboard.session.messages import NOTHING_TO_PLACE, plain, show_error, show_note
 from memplan_dashboard.views import replay_choices
+from memplan_dashboard.views.replay_keep import show_keep
 from memplan_dashboard.views.replay_order import show_order
 from memplan_dashboard.widgets import controls, lessons
 
@@ -20,6 +21,7 @@ MODES = {
     Mode.PREDICT: ":material/ads_click: Predict",
     Mode.EXERCISE: ":material/pan_tool: By hand",
     Mode.ORDER: ":material/swap_vert: Order",
+    Mode.KEEP: ":material/replay: Keep",
 }
 
 
@@ -27,7 +29,7 @@ def _page() -> None:
     replay_choices.choose_first_problem()
     document = state.current_document()
     lessons.show_lesson()
-    row = controls.row([2.2, 1.8, 2.4])
+    row = controls.row([2.1, 1.6, 2.7])
     with row[0]:
         replay_choices.pick_problem()
     problem = document.problem
@@ -42,6 +44,9 @@ def _page() -> None:
             mode = replay_choices.pick_mode(document, decider.name, MODES)
         if mode == Mode.ORDER:
             show_order(document)
+            return
+        if mode == Mode.KEEP:
+            show_keep(document)
             return
         scene = replay_choices.make_scene(document, decider, mode)
     except MemplanError as error:

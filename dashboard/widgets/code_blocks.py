@@ -28,7 +28,7 @@ def _blocks(changes: Sequence[CodeChange]) -> None:
         module = f" ({change.module}{times})" if change.module else times
         st.markdown(plain(f"{where}{module}"))
         if change.diff:
-            st.code("\n".join(change.diff), language="diff")
+            st.code("\n".join(change.diff), language="diff", wrap_lines=True)
         else:
             st.code("\n".join(_lines(change)), language="python", wrap_lines=True)
 

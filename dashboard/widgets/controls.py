@@ -11,8 +11,10 @@ from memplan_dashboard.session import documents, state
 from memplan_dashboard.session.documents import Document
 from memplan_dashboard.session.messages import show_error
 from memplan_dashboard.session.state import bytes_text, mebibytes_text, parse_mebibytes
+from memplan_dashboard.widgets.scrolling import scroll_if_asked
 
 from memplan_engine import MemplanError, Problem
+from memplan_engine.accelerators.presets import PRESETS
 from memplan_engine.analysis.training_phases import is_training
 from memplan_engine.planner import strategies_for
 from memplan_engine.plotting.colouring import COLOURINGS
@@ -22,9 +24,10 @@ from memplan_engine.strategies import known_strategies
 from memplan_engine.units import parse_bytes
 
 IMPORTED = "imported"
+NO_DEVICE = "no device"
 MOST_PANELS = 4
-FAULT = "capacity_fault"
-"""What was typed as a capacity, and why it is none."""
+FAULT = "capacity_fault_{}"
+"""By choice, what was typed as a capacity, and why it is none."""
 QUIET: dict[str, Any] = {"delta_color": "off", "delta_arrow": "off"}
 """What a metric takes for a note below it that is neither good nor bad."""
 
@@ -80,6 +83,7 @@ def show_tabs(key: str, parts: Mapping[str, Callable[[], None]]) -> None:
         if tab.open:
             with tab:
                 show()
+    scroll_if_asked(key)
 
 
 def pick_document() -> None:
@@ -121,44 +125,70 @@ def pick_strategies(document: Document) -> list[str]:
     return chosen
 
 
-def pick_colouring(document: Document) -> str:
+def current_colouring(document: Document) -> str:
     """What the colours mean: phases of a training step, else what suits the graph, unless something was
     picked."""
-    current = state.get("colour")
-    if current not in COLOURINGS:
-        in_phases = document.graph is not None and is_training(document.graph)
-        current = "phase" if in_phases else default_name(document.problem)
+    if (picked := state.get("colour")) in COLOURINGS:
+        return picked
+    in_phases = document.graph is not None and is_training(document.graph)
+    return "phase" if in_phases else default_name(document.problem)
+
+
+def pick_colouring(document: Document) -> str:
+    """The control for `current_colouring`."""
+    current = current_colouring(document)
     st.selectbox("Colour by", list(COLOURINGS), **chooses("colour", current))
     return current
 
 
-def pick_capacity(key: str = "capacity_widget", label: str = "Fits in") -> int | None:
+def pick_capacity(
+    key: str = "capacity_widget", label: str = "Fits in", choice: str = "capacity", example: str = "512KiB"
+) -> int | None:
     """A capacity in bytes, typed as 24GiB or 512KiB; None when there is none. A page's second field has a
-    `key` of its own."""
-    mebibytes = parse_mebibytes(state.get("capacity"))
+    `key` of its own; `choice` is what the address calls it."""
+    mebibytes = parse_mebibytes(state.get(choice))
     capacity = None if mebibytes is None else round(mebibytes * 2**20)
-    typed, fault = st.session_state.get(FAULT, ("", "")) if capacity is None else ("", "")
+    typed, fault = st.session_state.get(FAULT.format(choice), ("", "")) if capacity is None else ("", "")
     st.text_input(
         label,
-        placeholder="24GiB",
+        placeholder=example,
         max_chars=40,
         help="A capacity, such as 24GiB, 512KiB, 100MB (10^8) or a number of bytes: drawn as a dotted line, "
         "and compared with the plan.",
-        **bound(key, typed or bytes_text(capacity), _take_capacity),
+        **bound(key, typed or bytes_text(capacity), lambda text: _take_capacity(text, choice)),
     )
     if fault:
         show_error(fault)
     return capacity
 
 
-def _take_capacity(text: str) -> None:
-    st.session_state.pop(FAULT, None)
+def _take_capacity(text: str, choice: str) -> None:
+    st.session_state.pop(FAULT.format(choice), None)
     try:
         nbytes = parse_bytes(text.strip(), "capacity") if text.strip() else 0
     except MemplanError as error:
-        st.session_state[FAULT] = (text, str(error))
+        st.session_state[FAULT.format(choice)] = (text, str(error))
         nbytes = 0
-    state.choose(capacity=mebibytes_text(nbytes / 2**20))
+    state.choose(**{choice: mebibytes_text(nbytes / 2**20)})
+
+
+def pick_capacity_of_device(capacity: int | None, choice: str, key: str) -> None:
+    """A device whose usable bytes become the capacity of `choice`, which is `capacity` now."""
+    usable = {name: gpu.usable_bytes for name, gpu in PRESETS.items()}
+    # The address holds the capacity as a fraction of MiB.
+    current = next((name for name, nbytes in usable.items() if nbytes == capacity), NO_DEVICE)
+
+    def take(name: str) -> None:
+        state.choose(**{choice: mebibytes_text(usable[name] / 2**20) if name in usable else ""})
+
+    st.selectbox(
+        "Capacity of device",
+        [NO_DEVICE, *usable],
+        format_func=lambda name: name if name == NO_DEVICE else f"{name}, {usable[name] / 2**30:.2f} GiB",
+        help="Usable bytes of the whole device, as PyTorch's error messages report them. A process holds "
+        "some of them beside its tensors: its context and kernels.",
+        **bound(key, current, take),
+    )
 
 
 def select(problem: Problem) -> Callable[[int | None], None]:

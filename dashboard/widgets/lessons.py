@@ -1,4 +1,4 @@
-"""The course: seven short lessons, each with places of the Replay page that show it. Also docs/course.md.
+"""The course: eight short lessons, each with places of the Replay page that show it. Also docs/course.md.
 
 The Replay page shows the lesson that it was opened with above its picture.
 """
@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 import streamlit as st
-from memplan_dashboard.charts import lesson_picture, order_picture
+from memplan_dashboard.charts import keep_picture, lesson_picture, order_picture
 from memplan_dashboard.session import progress, state
 from memplan_dashboard.session.documents import Options
 from memplan_dashboard.session.messages import show_note
+from memplan_dashboard.widgets.kept_layers import KeptLayers, kept_layers
 
 from memplan_engine import Graph, Replay, make_replay
 from memplan_engine.plotting.svg_figure import escape
@@ -171,6 +172,22 @@ LESSONS = (
             Place("Predict what greedy runs", "teaching_order", mode="order_guess"),
         ),
     ),
+    Lesson(
+        "Recomputation",
+        "In a training step most bytes are results of the forward pass that wait until the backward pass "
+        "reads them. One can let go of them, and run their ops again right before: fewer bytes for more "
+        "time. What is made again may need another that is gone. That one is made first, and is live beside "
+        "it.\n\n"
+        "Here are six layers with the bytes that each makes and the milliseconds that it takes, back twice "
+        "as many, 60 ms in all. With all results kept 31 MiB are live, and 20 MiB is what there is. Without "
+        "the two largest, of f1 and f2, 18 MiB are enough, but both run again, 10 ms. Without any of f1 to "
+        "f5 it is 30 MiB: to make the last of them all others are made first. What would you keep?",
+        "The results of f1, f3 and f5: f2 and f4 run again, 6 ms, a tenth more time. No schedule is quicker. "
+        "When b6 runs first, let each MiB that is there cost ⅔ ms. Then the result of f1 is cheaper kept, 5⅓ "
+        "of 6 ms, that of f2 made again, 4 of 5⅓ ms, and with all others as cheap as can be it comes to 19⅓ "
+        "ms. Within 20 MiB the bytes cost 13⅓ ms at most, so that 6 ms at least are run again.",
+        (Place("You choose what to keep", "teaching_recompute", mode="keep"),),
+    ),
 )
 
 
@@ -178,7 +195,7 @@ def course_markdown() -> str:
     """The course as the page of the documentation."""
     parts = [
         "# A short course in memory planning\n\n"
-        "Seven lessons, also in the dashboard on the page Learn. Start it with `memplan dashboard`; the\n"
+        "Eight lessons, also in the dashboard on the page Learn. Start it with `memplan dashboard`; the\n"
         "links open its Replay page where the lesson begins."
     ]
     for number, lesson in enumerate(LESSONS, 1):
@@ -260,6 +277,10 @@ def is_answered() -> bool:
 def picture(lesson: Lesson, dark: bool) -> tuple[str, str]:
     """The lesson's first place before its question is answered, as SVG and in words."""
     place = lesson.places[0]
+    if place.mode == "keep":
+        layers = _layers_of(place.example)
+        ops = layers.drawn()
+        return keep_picture.svg(ops, layers.choices, (), dark), keep_picture.sentence(ops, layers.choices, ())
     if place.mode.startswith("order"):
         problem = _order_of(place.example)
         return order_picture.svg(problem, NOTHING_RUN, dark), order_picture.sentence(problem, NOTHING_RUN)
@@ -286,6 +307,15 @@ def _order_of(example: str) -> OrderProblem:
     graph = state.load_document(f"example:{example}", Options()).loaded
     assert isinstance(graph, Graph)
     return order_problem(graph, merge=False)
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _layers_of(example: str) -> KeptLayers:
+    graph = state.load_document(f"example:{example}", Options()).loaded
+    assert isinstance(graph, Graph)
+    layers = kept_layers(graph)
+    assert layers is not None
+    return layers
 
 
 def parse_lesson(text: str) -> int:

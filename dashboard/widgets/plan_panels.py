@@ -10,10 +10,9 @@ from memplan_dashboard.widgets.panes_of import panes_of
 from numpy.typing import NDArray
 
 from memplan_engine import Problem
-from memplan_engine.analysis.buffer_names import buffer_names
+from memplan_engine.analysis.buffer_names import buffer_names, step_labels
 from memplan_engine.analysis.claims import over_bound, workspace_name
 from memplan_engine.analysis.layers import Layer, find_layers
-from memplan_engine.analysis.provenance import step_labels
 from memplan_engine.analysis.training_phases import phase_steps
 from memplan_engine.plotting.colouring import PHASE_COLOURS, Colouring
 from memplan_engine.plotting.strip_lines import RESERVED, StripLine, strip_lines

@@ -12,6 +12,20 @@ GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
+class Speed:
+    """What a maker states that a device does at most: `bandwidth` of its memory, bytes/s, and dense products
+    of matrices in `flops32` (float32) and `flops16` (bfloat16 and float16) operations a second, and what its
+    link to the host, of which `host_source` says which it is, carries in each direction, bytes/s."""
+
+    bandwidth: float
+    flops32: float
+    flops16: float
+    source: str
+    host_bandwidth: float
+    host_source: str
+
+
+@dataclass(frozen=True, slots=True)
 class Accelerator:
     """One model of GPU. `nominal_bytes` is what its maker states (decimal GB); `usable_bytes` what a process
     sees as the device's total, rounded down to the hundredth of a GiB that error messages print: less than
@@ -25,6 +39,7 @@ class Accelerator:
     architecture: str
     nominal_source: str
     usable_source: str
+    speed: Speed
 
     @property
     def capability(self) -> tuple[int, int] | None:
@@ -47,8 +62,26 @@ class Overhead:
     source: str
 
 
-def _gpu(name: str, full_name: str, gb: int, gib: float, architecture: str, *sources: str) -> Accelerator:
-    return Accelerator(name, full_name, gb * 10**9, int(gib * 100) * GIB // 100, architecture, *sources)
+def _gpu(
+    name: str, full_name: str, gb: int, gib: float, architecture: str, speed: Speed, nominal: str, usable: str
+) -> Accelerator:
+    sees = int(gib * 100) * GIB // 100
+    return Accelerator(name, full_name, gb * 10**9, sees, architecture, nominal, usable, speed)
+
+
+def _speed(terabytes: float, tera32: float, tera16: float, source: str, pcie: int) -> Speed:
+    """On 16 lanes of PCI Express of the generation `pcie`."""
+    host = f"PCIe {pcie}.0 x16 at the rate that data sheets state for it"
+    return Speed(terabytes * 1e12, tera32 * 1e12, tera16 * 1e12, source, PCIE[pcie] * 1e9, host)
+
+
+PCIE = {4: 32, 5: 64}
+"""GB/s in one direction by generation: 64 and 128 GB/s for both together in NVIDIA's data sheets of A100 and
+H100. Real copies of pinned memory reach some four fifths of it."""
+
+
+_A100 = "NVIDIA, A100 data sheet"
+_H100 = "NVIDIA, H100 data sheet, without sparsity"
 
 
 _SAYS = "total capacity in an out-of-memory message of PyTorch, "
@@ -57,42 +90,52 @@ PRESETS: dict[str, Accelerator] = {
     for gpu in (
         _gpu(
             *("rtx4090", "NVIDIA GeForce RTX 4090", 24, 23.64, "sm_89"),
+            _speed(1.008, 82.6, 165.2, "NVIDIA, Ada GPU architecture, RTX 4090, float32 accumulated", 4),
             "NVIDIA, GeForce RTX 4090 specifications: 24 GB GDDR6X",
             f"{_SAYS}github.com/ali-vilab/VGen/issues/104 (others say 23.52 to 23.65)",
         ),
         _gpu(
             *("a100-40", "NVIDIA A100 40GB", 40, 39.50, "sm_80"),
+            _speed(1.555, 19.5, 312, _A100, 4),
             "NVIDIA, A100 data sheet: 40 GB HBM2",
             f"{_SAYS}github.com/TianheWu/CoSeR/issues/10",
         ),
         _gpu(
             *("a100-80", "NVIDIA A100 80GB", 80, 79.25, "sm_80"),
+            _speed(2.039, 19.5, 312, _A100, 4),
             "NVIDIA, A100 data sheet: 80 GB HBM2e",
             f"{_SAYS}github.com/wbfwonderful/Vad-R1/issues/11",
         ),
         _gpu(
             *("h100-80", "NVIDIA H100 SXM 80GB", 80, 79.11, "sm_90"),
+            _speed(3.35, 67, 989.4, _H100, 5),
             "NVIDIA, H100 data sheet: 80 GB HBM3",
             f"{_SAYS}github.com/vllm-project/vllm/issues/27508",
         ),
         _gpu(
             *("h100-96", "NVIDIA H100 96GB (also GH200)", 96, 93.00, "sm_90"),
+            _speed(4.0, 67, 989.4, "NVIDIA, GH200 data sheet, 96 GB HBM3, without sparsity", 5),
             "NVIDIA, GH200 data sheet: 96 GB HBM3; torchtitan's benchmarks name H100s of 96 GB",
             "the 94 GB H100 NVL's total capacity, as the least that is published for its kind: "
             "github.com/ali-vilab/VACE/issues/56; the 96 GB model was not found measured and has more",
         ),
         _gpu(
             *("h200", "NVIDIA H200 SXM", 141, 139.81, "sm_90"),
+            _speed(4.8, 67, 989.4, "NVIDIA, H200 data sheet, without sparsity", 5),
             "NVIDIA, H200 data sheet: 141 GB HBM3e",
             f"{_SAYS}as many public reports on 8 × H200 quote it (139.81 GiB in all of ten that were read)",
         ),
         _gpu(
             *("b200", "NVIDIA B200", 180, 178.35, "sm_100"),
+            _speed(
+                8.0, 75, 2250, "NVIDIA, HGX and DGX B200 data sheets, of one of 8 GPUs, without sparsity", 5
+            ),
             "NVIDIA, DGX B200 data sheet: 1,440 GB in 8 GPUs",
             f"{_SAYS}as public reports on B200 quote it (178.35 in eight of ten, 178.36 in two)",
         ),
         _gpu(
             *("mi300x", "AMD Instinct MI300X", 192, 191.69, "gfx942"),
+            _speed(5.3, 163.4, 1307.4, "AMD, Instinct MI300X data sheet, without sparsity", 5),
             "AMD, Instinct MI300X data sheet: 192 GB HBM3, which are 192 GiB",
             f"{_SAYS}as public reports on MI300X quote it (191.98 in seven of ten that were read, 191.69 in "
             "three)",
@@ -127,6 +170,8 @@ def nccl_buffers(ranks: int) -> Overhead:
 
 OF_THREE = 688
 """MiB for a group of 3 or 4 (`NCCL.source`)."""
+NOT_NVIDIA = "sm90"
+"""Whose operators are taken for a card that is not CUDA's."""
 USUAL = "h100-80"
 """The preset that a run on many devices is judged for where nobody names one."""
 
@@ -141,6 +186,11 @@ def accelerator(name: str) -> Accelerator:
     if name not in PRESETS:
         raise InputError("--device", "", repr(name), f"one of {', '.join(PRESETS)}")
     return PRESETS[name]
+
+
+def operators_of(gpu: Accelerator) -> str:
+    """The architecture whose operators a run on `gpu` takes."""
+    return NOT_NVIDIA if gpu.capability is None else gpu.architecture
 
 
 def blas_workspace(gpu: Accelerator | None) -> Overhead:

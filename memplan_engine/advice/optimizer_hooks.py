@@ -7,13 +7,15 @@ import ast
 from collections.abc import Iterator, Sequence
 from itertools import count
 
-from memplan_engine.advice.source_edits import Edited
+from memplan_engine.advice.source_edits import Edited, blocks_in, line_end, source_lines
 from memplan_engine.graph import Graph, Phase
+from memplan_engine.system import parse_python
 
 NO_STEP = "the step is not written in this file: one of your own, `step` in what the factory returns, can be"
 _SEVERAL = "several calls of step(): each optimizer would need hooks of its own parameters"
 _NO_BACKWARD = "no backward() before it in the same block"
 _NOT_ALONE = "not a statement on a line of its own"
+_SKIPPED = "it may be left out: a return, raise, break or continue stands between it and backward()"
 
 
 def update_in_backward(text: str, file: str, graph: Graph) -> Edited:
@@ -28,10 +30,10 @@ def update_in_backward(text: str, file: str, graph: Graph) -> Edited:
         for op in graph.ops
         if op.phase is Phase.OPTIMIZER and op.source is not None and op.source.file == file
     }
-    tree, lines = ast.parse(text), text.splitlines(keepends=True)
+    tree, lines = parse_python(text), source_lines(text)
     found = [
         (block, at)
-        for block in _blocks(tree)
+        for block in blocks_in(tree)
         for at, statement in enumerate(block)
         if statement.lineno in updating and _receiver(statement, "step", bare=True)
     ]
@@ -43,20 +45,24 @@ def update_in_backward(text: str, file: str, graph: Graph) -> Edited:
     backward = next((each for each in block[:at][::-1] if _receiver(each, "backward")), None)
     if backward is None:
         return Edited(text, (), ((step.lineno, _NO_BACKWARD),))
+    between = (node for each in block[block.index(backward) : at] for node in ast.walk(each))
+    if any(isinstance(node, ast.Return | ast.Raise | ast.Break | ast.Continue) for node in between):
+        return Edited(text, (), ((step.lineno, _SKIPPED),))
     if not all(_is_alone(each, lines) for each in (backward, step)):
         return Edited(text, (), ((step.lineno, _NOT_ALONE),))
     indent = lines[step.lineno - 1][: step.col_offset]
-    hooked = _hooked(_receiver(step, "step"), indent, _names(tree))
+    end = line_end(text)
+    hooked = _hooked(_receiver(step, "step"), indent, end, _names(tree))
     whole = lines[backward.lineno - 1 : backward.end_lineno]
-    if not whole[-1].endswith("\n"):
-        whole[-1] += "\n"
+    if not whole[-1].endswith(("\n", "\r")):
+        whole[-1] += end
     del lines[step.lineno - 1 : step.end_lineno]
     lines[backward.lineno - 1 : backward.end_lineno] = [*hooked[:-2], *whole, *hooked[-2:]]
     return Edited("".join(lines), (backward.lineno, step.lineno), frees_gradients=True)
 
 
-def _hooked(optimizer: str, indent: str, taken: set[str]) -> list[str]:
-    """The lines before backward(), and the two after it."""
+def _hooked(optimizer: str, indent: str, end: str, taken: set[str]) -> list[str]:
+    """The lines before backward(), and the two after it, each with the `end` that lines of the file have."""
     update, owned, hooks, hook = (
         next(each for each in (name + "_" * more for more in count()) if each not in taken)
         for name in ("update_now", "owned", "hooks", "hook")
@@ -71,15 +77,7 @@ def _hooked(optimizer: str, indent: str, taken: set[str]) -> list[str]:
         f"for {hook} in {hooks}:",
         f"    {hook}.remove()",
     )
-    return [f"{indent}{line}\n" for line in lines]
-
-
-def _blocks(tree: ast.AST) -> Iterator[Sequence[ast.stmt]]:
-    for node in ast.walk(tree):
-        for name in ("body", "orelse", "finalbody"):
-            block = getattr(node, name, None)
-            if isinstance(block, list):
-                yield block
+    return [f"{indent}{line}{end}" for line in lines]
 
 
 def _receiver(statement: ast.stmt, method: str, bare: bool = False) -> str:

@@ -105,7 +105,8 @@ def propose_order(situation: Situation) -> Iterator[Candidate]:
         found = situation.reused(options)
         if found is None or not (moved := moved_ops(graph, found.graph)):
             continue
-        note = "only the order of the ops changes; memplan run --reorder runs the model in it"
+        written = "" if "in_place" not in options else ", and some ops write into an input"
+        note = f"the order of the ops changes{written}; memplan run --reorder runs the model in it"
         yield order_change(moved, options, note)
         return
 

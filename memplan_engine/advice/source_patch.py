@@ -2,39 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from memplan_engine.advice.fit_stages import Fitted, StageName
+from memplan_engine.advice.advise import LEAST_GAIN
+from memplan_engine.advice.moved_statements import forget_names, move_statements
 from memplan_engine.advice.optimizer_hooks import update_in_backward
-from memplan_engine.advice.source_edits import Edited, move_statements, unified_diff, write_in_place
+from memplan_engine.advice.source_edits import Edited, unified_diff, write_in_place
 from memplan_engine.errors import InputError
+from memplan_engine.fitting.fitted import Fitted, StageName
 from memplan_engine.rewrites.reuse.kinds import is_concat
 from memplan_engine.rewrites.reuse.writes_over import writes_over
 
+MOST_LINES = 24
+"""Lines in place of which each is tried by itself, where together they give something else: a run and two
+captures of a small model take a second."""
 HELD = "gradients freed early: not in the patch, nor in what it saves"
 
 
 @dataclass(frozen=True, slots=True)
 class Recaptured:
-    """What came of an edit. `same` says whether the edited file gives and leaves what the file gave, bit for
-    bit, on the same random weights and inputs; `wrong` in what it does not, or why it did not run. Live bytes
-    at the worst step of the captured graphs, `before` and `after`, are None where it did not come to that."""
+    """What came of an edit. `same` says whether the edited file gives, prints and leaves what the file gave,
+    bit for bit, on the same random weights and inputs; `wrong` in what it does not, or why it did not run.
+    Live bytes at the worst step of the captured graphs, `before` and `after`, are None where it did not come
+    to that; those of the eager runs, as predicted, also where that cannot be. `untrainable` says why no
+    backward pass goes through the edited file as it goes through the file, for a model in eval mode."""
 
     same: bool
     wrong: str = ""
     before: int | None = None
     after: int | None = None
+    eager_before: int | None = None
+    eager_after: int | None = None
+    untrainable: str = ""
 
     @property
     def saves(self) -> bool:
-        """Whether the edit may be claimed: the same results, in fewer bytes."""
-        return self.same and self.before is not None and self.after is not None and self.after < self.before
+        """Whether the edit may be claimed: the same results, in fewer bytes of the graph or of the eager run,
+        and in no more of the other."""
+        if not self.same or self.before is None or self.after is None:
+            return False
+        pairs = [(self.before, self.after), (self.eager_before or 0, self.eager_after or 0)]
+        gains = [(before - after) / max(before, 1) for before, after in pairs]
+        return min(gains) > -LEAST_GAIN and max(gains) > LEAST_GAIN
+
+    @property
+    def live(self) -> tuple[int, int]:
+        """By which of several edits the best is chosen: what people run first."""
+        after = self.after or 0
+        return (after if self.eager_after is None else self.eager_after), after
 
 
-Recapture = Callable[[Edited], Recaptured]
-"""Runs and captures the file with an edit in it, beside the file as it is."""
+Recapture = Callable[[Sequence[Edited]], Sequence[Recaptured]]
+"""Runs and captures the file with each of several edits in it, beside the file as it is. They are alike in
+whether they free gradients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +92,44 @@ def patch_of(text: str, path: str, fitted: Fitted, recapture: Recapture) -> Sour
     InputError: a file that is no Python.
     """
     wishes = _wishes(text, path, fitted)
-    best: tuple[Edited, Recaptured] | None = None
-    last: Recaptured | None = None
+    found: list[tuple[Edited, Recaptured]] = []
+
+    def best_of(edits: Sequence[Edited]) -> tuple[Edited, Recaptured] | None:
+        tried = {each.text: each for each in edits if each.text != text}
+        if tried:
+            found.extend(zip(tried.values(), recapture(list(tried.values())), strict=True))
+        # Of two that save alike the one that changes less.
+        saving = (each for each in found if each[1].saves)
+        return min(saving, key=lambda each: (*each[1].live, len(each[0].lines)), default=None)
+
+    best = None
     for freeing in (True, False):
-        tried = {each.text: each for each in wishes if each.text != text and each.frees_gradients is freeing}
-        for edited in tried.values():
-            last = recapture(edited)
-            if last.saves and (best is None or (last.after or 0) < (best[1].after or 0)):
-                best = edited, last
-        if best is not None:
-            return _patch(text, path, fitted, wishes, *best)
-    return _patch(text, path, fitted, wishes, None, last)
+        best = best or best_of([each for each in wishes if each.frees_gradients is freeing])
+    if best is None or not (best[0].frees_gradients or all(each.same for _, each in found)):
+        best = best_of(_without_wrong_lines(text, path, fitted, recapture))
+    if best is not None:
+        return _patch(text, path, fitted, wishes, *best)
+    same = [each for _, each in found if each.same]
+    nearest = min(same, key=lambda each: each.live, default=found[-1][1] if found else None)
+    return _patch(text, path, fitted, wishes, None, nearest)
+
+
+def _without_wrong_lines(text: str, path: str, fitted: Fitted, recapture: Recapture) -> list[Edited]:
+    """Edits in which only those lines are in place that give the same by themselves: one that does not spoils
+    all others."""
+    file, graph = _file_of(path, fitted), fitted.stages[0].graph
+    stage = next((each for each in fitted.stages if each.name is StageName.IN_PLACE), fitted.best_order)
+    over = writes_over(graph, stage.rewritten)
+    lines = write_in_place(text, file, graph, over).lines
+    if not 1 < len(lines) <= MOST_LINES:
+        return []
+    alone = [write_in_place(text, file, graph, over, {line}) for line in lines]
+    right = {
+        line for line, each in zip(lines, recapture(alone), strict=True) if each.same and not each.untrainable
+    }
+    both = write_in_place(text, file, graph, over, right)
+    moved = _joined(both, move_statements(both.text, file, fitted.best_order.graph))
+    return [both, moved, forget_names(moved)]
 
 
 def proposed_patch(text: str, path: str, fitted: Fitted) -> SourcePatch:
@@ -138,15 +187,14 @@ def _may_free(fitted: Fitted) -> bool:
 def _wishes(text: str, path: str, fitted: Fitted) -> list[Edited]:
     """Edits for all that the best stage does, for its order alone, for writes in place in the order that
     there is; before them each of these with the optimizer in the backward pass, and that alone."""
-    captured, best = fitted.stages[0].graph, fitted.best
+    captured, best, file = fitted.stages[0].graph, fitted.best_order, _file_of(path, fitted)
     name = path.rpartition("/")[2]
-    files = {op.source.file for op in captured.ops if op.source is not None}
-    file = next((each for each in sorted(files) if each.rpartition("/")[2] == name), name)
     try:
         moved = move_statements(text, file, best.graph)
         both = write_in_place(text, file, captured, writes_over(captured, best.rewritten))
         again = move_statements(both.text, file, best.graph)
         wishes = [_joined(both, again), moved]
+        wishes += [forget_names(each) for each in wishes if moved.lines]
         in_place = next((stage for stage in fitted.stages if stage.name is StageName.IN_PLACE), None)
         if in_place is not None:
             over = writes_over(captured, in_place.rewritten)
@@ -162,6 +210,13 @@ def _wishes(text: str, path: str, fitted: Fitted) -> list[Edited]:
     except (ValueError, RecursionError, MemoryError) as error:
         raise InputError(name, "", str(error) or type(error).__name__, "Python that can be parsed") from None
     return [*hooked, *wishes]
+
+
+def _file_of(path: str, fitted: Fitted) -> str:
+    """The file at `path` as ops of the graph call it."""
+    name = path.rpartition("/")[2]
+    files = {op.source.file for op in fitted.stages[0].graph.ops if op.source is not None}
+    return next((each for each in sorted(files) if each.rpartition("/")[2] == name), name)
 
 
 def _joined(first: Edited, second: Edited) -> Edited:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from memplan_engine.advice.fit_stages import Fitted, Stage, StageName
 from memplan_engine.advice.planning_changes import order_change, propose_early_updates, propose_reuse
 from memplan_engine.advice.situation import Situation
 from memplan_engine.advice.values import Candidate
+from memplan_engine.fitting.fitted import Fitted, Stage, StageName
 from memplan_engine.graph import Graph
 from memplan_engine.preparation import Preparation
 from memplan_engine.schedule import moved_ops
@@ -47,6 +47,8 @@ def _changes(stage: Stage, before: Stage, situation: Situation) -> Iterator[Cand
     if stage.name is StageName.REORDER:
         if moved := moved_ops(before.graph, stage.graph):
             yield order_change(moved, {"reorder": True}, RUNS)
+        return
+    if stage.name in (StageName.RECOMPUTE, StageName.OFFLOAD, StageName.CHUNK):
         return
     propose = propose_early_updates if stage.name is StageName.GRADIENTS else propose_reuse
     wanted: dict[str, Any] = dict.fromkeys(OPTIONS[stage.name], True)

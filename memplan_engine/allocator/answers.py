@@ -91,11 +91,17 @@ class SettingsAnswer:
         return Fit.FITS if run.capacity == self.device.least_left else Fit.DEPENDS
 
     @property
+    def held(self) -> AllocatorRun:
+        """On the device where it fits there, which may take retries; else without a limit."""
+        on_device = self.on_device
+        return on_device if on_device is not None and self.fit is Fit.FITS else self.run
+
+    @property
     def total(self) -> tuple[int, int] | None:
-        """What the device holds in all, least and most bytes, without a limit; None without a device."""
+        """What the device holds in all, least and most bytes, as `held`; None without a device."""
         if self.device is None:
             return None
-        reserved = self.run.peak_reserved
+        reserved = self.held.peak_reserved
         return reserved + self.device.least_overhead, reserved + self.device.most_overhead
 
 
@@ -257,8 +263,8 @@ def _notes(source: Recording | Observation, chosen: SettingsAnswer) -> tuple[str
     notes = []
     if run.rows.older:
         notes.append(
-            f"{count_of(run.rows.older, 'block')} from before the recording: allocated first, in order of "
-            "address, for what they lay among is not known"
+            f"{count_of(run.rows.older, 'block')} from before the recording: assumed allocated first, in "
+            "order of address; their neighbours were not recorded"
         )
     if isinstance(source, Observation):
         if source.flow is None:
@@ -273,7 +279,8 @@ def _notes(source: Recording | Observation, chosen: SettingsAnswer) -> tuple[str
         )
     tried = len(run.recording.rows(Action.OOM))
     if tried:
-        notes.append(f"{count_of(tried, 'request')} that failed in the recording: made, and let go at once")
+        failed = f"{count_of(tried, 'request')} that failed in the recording"
+        notes.append(f"{failed}: replayed as allocations freed at once")
     if settings.is_rules_only:
         notes.append("expandable segments: rules only, compared with a single recorded file so far")
     if settings.garbage_collection_threshold and settings.per_process_memory_fraction == 1.0:

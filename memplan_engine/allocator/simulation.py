@@ -86,6 +86,11 @@ class AllocatorRun:
     ended: int
 
     @property
+    def retries_text(self) -> str:
+        """How often cached blocks had to be freed before a request was met, in torch's word."""
+        return f"{self.retries:,} cudaMalloc {'retry' if self.retries == 1 else 'retries'}"
+
+    @property
     def peak_reserved(self) -> int:
         """The most bytes held of the device at once."""
         return int(self.reserved.max(initial=0))

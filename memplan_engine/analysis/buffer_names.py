@@ -94,6 +94,17 @@ def _op_names(problem: Problem) -> dict[str, str]:
     return {} if problem.origin is None else names_of_ops(problem.origin.graph)
 
 
+def step_labels(problem: Problem) -> list[str]:
+    """The ops of each step as people know them, joined by commas; [] when the problem comes from no graph."""
+    if problem.origin is None:
+        return []
+    names = op_names(problem)
+    labels: list[list[str]] = [[] for _ in range(problem.steps)]
+    for op, step in zip(problem.origin.graph.ops, problem.origin.schedule.step_of_op, strict=True):
+        labels[step].append(names[op.name])
+    return [", ".join(names) for names in labels]
+
+
 def names_of_ops(graph: Graph) -> dict[str, str]:
     """`op_names` of a graph that nobody plans."""
     paths, labels = module_paths(graph), op_labels(graph)

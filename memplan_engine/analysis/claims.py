@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memplan_engine.graph import Role, storage_bytes, unknown_sizes
+from memplan_engine.op_kinds.copies import is_copy
 from memplan_engine.problem import Problem
 from memplan_engine.scope import Scope, scope_summary, scope_words
 from memplan_engine.units import exact, format_bytes, format_percent
@@ -30,7 +31,7 @@ def counted(problem: Problem) -> str:
     kinds = {op.kind for op in problem.origin.graph.ops} if problem.origin else set()
     if problem.scope in (Scope.WITH_TEMPORARIES, Scope.WITH_KERNELS):
         # Operators that call graphs have names without a dot; what happens inside these nobody has seen.
-        calls = sorted(kind for kind in kinds if "." not in kind)
+        calls = sorted(kind for kind in kinds if "." not in kind and not is_copy(kind))
         return f"{sentence}; the insides of {', '.join(calls)} are not known" if calls else sentence
     if problem.scope is Scope.GRAPH and (cells := sorted(CELLS & kinds)):
         return f"{sentence}, those of {', '.join(cells)} may be several times as large"

@@ -89,16 +89,6 @@ def ops_at(problem: Problem, step: int) -> tuple[Op, ...]:
     return tuple(op for op, at in zip(graph.ops, schedule.step_of_op, strict=True) if at == step)
 
 
-def step_labels(problem: Problem) -> list[str]:
-    """The name of the ops of each step, joined by commas; [] when the problem comes from no graph."""
-    if problem.origin is None:
-        return []
-    labels: list[list[str]] = [[] for _ in range(problem.steps)]
-    for op, step in zip(problem.origin.graph.ops, problem.origin.schedule.step_of_op, strict=True):
-        labels[step].append(op.name)
-    return [", ".join(names) for names in labels]
-
-
 def _of_storages(graph: Graph) -> dict[str, Provenance]:
     home = {tensor.name: tensor.storage for tensor in graph.tensors}
     makers: dict[str, Op] = {}
@@ -107,10 +97,11 @@ def _of_storages(graph: Graph) -> dict[str, Provenance]:
     # A storage that the caller brings is made by no op, whatever view of it some op returns.
     brought = {name for name, role in roles.items() if role in (Role.INPUT, Role.CONSTANT)}
     for op in graph.ops:
+        for name in op.outputs:
+            if home[name] not in brought:
+                makers.setdefault(home[name], op)
         for name in (*op.outputs, *op.inputs, *op.mutates):
             storage = home[name]
-            if name in op.outputs and storage not in brought:
-                makers.setdefault(storage, op)
             if makers.get(storage) is not op:
                 readers.setdefault(storage, {})[op.name] = None
     sharing: dict[str, list[int]] = {}

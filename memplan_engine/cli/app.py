@@ -29,6 +29,10 @@ VERBS = {
         "diff_command",
         "Explain why HEAD needs more memory than BASE: which buffers, from which lines, at which peak.",
     ),
+    "check": (
+        "checks.check_command",
+        "Check that models need no more memory than they may, and no more than at another commit.",
+    ),
     "what-if": (
         "what_if_command",
         "Edit buffers of FILE and replan; edits apply in the order of the options below.",
@@ -39,7 +43,7 @@ VERBS = {
     ),
     "fit": (
         "fit_command",
-        "Fit a model into a capacity: writes in place, order and gradients, cheapest first, until it fits.",
+        "Fit a model into a capacity: in place, order, gradients, recomputation, until it fits.",
     ),
     "report": (
         "report_command",
@@ -85,7 +89,10 @@ VERBS = {
         "symbols_command",
         "Show arena, lower bound and partition plan as functions of one symbol.",
     ),
-    "capture": ("capture_command", "Capture a PyTorch model as a graph, without allocating its weights."),
+    "capture": (
+        "capture_command",
+        "Capture a PyTorch model, or a JAX function, as a graph, without allocating its weights.",
+    ),
     "estimate": (
         "capture_command",
         "Estimate the peak of forward and backward as PyTorch's FX estimator does, and by storages.",
@@ -107,11 +114,57 @@ VERBS = {
         "calibrate_command",
         "Measure the kernels' own scratch on this machine, for predictions without a run.",
     ),
+    "zoo": (
+        "zoo.zoo_command",
+        "Plan each variant of the models of MANIFEST, and record them in a store of history.",
+    ),
+    "history": (
+        "",
+        "Keep what each commit of a project needs, and tell which commit, tensor and line changed it.",
+    ),
+    "history record": (
+        "history.record_command",
+        "Record graphs, plans, observations or factories at a commit, or a factory at each of many commits.",
+    ),
+    "history log": (
+        "history.log_command",
+        "List what was recorded: the figures of each model at each commit.",
+    ),
+    "history blame": (
+        "history.blame_command",
+        "Tell the commit, the tensor and the line of source of each change.",
+    ),
+    "history trend": (
+        "history.trend_command",
+        "Show the memory of a model over the commits, and which changes are to be looked at.",
+    ),
+    "history bisect": (
+        "history.bisect_command",
+        "Find the commit between GOOD and BAD with which the most memory came, and its line of source.",
+    ),
+    "history baseline": (
+        "history.baseline_command",
+        "Show what this commit is to be compared with: what was recorded where its branch began.",
+    ),
+    "history ack": ("history.ack_command", "Acknowledge that the change of a commit is meant, and why."),
+    "history import": (
+        "history.import_command",
+        "Import older plans and graphs, each with its commit, or what another store has.",
+    ),
+    "history export": (
+        "history.export_command",
+        "Write the whole store into one file, which is a store itself.",
+    ),
+    "history prune": (
+        "history.prune_command",
+        "Remove points between two that say the same, and graphs that no point names any more.",
+    ),
     "dashboard": ("dashboard_command", "Open the dashboard in the browser."),
 }
-"""The module in `commands` of each verb, and the first sentence of its help."""
+"""The module in `commands` of each verb, and the first sentence of its help. A name of two words is a verb of
+the first word's own, which has no module."""
 GROUPS = {
-    "Plan": ("plan", "compare", "what-if", "validate", "strategies"),
+    "Plan": ("plan", "compare", "check", "what-if", "validate", "strategies"),
     "Understand": (
         "peak",
         "suggest",
@@ -129,36 +182,50 @@ GROUPS = {
     ),
     "Capture and run": ("capture", "run", "observe", "devices", "calibrate", "estimate"),
     "Dynamic sizes": ("symbols", "range", "sweep", "buckets"),
+    "History": ("history", "zoo"),
     "Dashboard": ("dashboard",),
 }
 """The verbs as the help has them; each is in one group."""
 
 
-class LazyVerbs(TyperGroup):
-    """Knows its verbs from VERBS: the module of one is imported when it is run or asked for its options."""
+HELP = {"help_option_names": ["-h", "--help"]}
 
-    def __init__(self, **kwargs: Any) -> None:
+
+class LazyVerbs(TyperGroup):
+    """Knows its verbs from VERBS, those that begin with `prefix`: the module of one is imported when it is
+    run or asked for its options."""
+
+    def __init__(self, prefix: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.commands = {verb: TyperCommand(verb, help=text) for verb, (_, text) in VERBS.items()}
+        self.prefix = prefix
+        own = {
+            verb.removeprefix(prefix): told for verb, (_, told) in VERBS.items() if verb.startswith(prefix)
+        }
+        self.commands = {verb: TyperCommand(verb, help=told) for verb, told in own.items() if " " not in verb}
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The verbs by group, each with its sentence whole."""
-        wide = max(map(len, VERBS))
-        for group, verbs in GROUPS.items():
+        groups = {"Verbs": tuple(self.commands)} if self.prefix else GROUPS
+        wide = max(map(len, self.commands))
+        for group, verbs in groups.items():
             with formatter.section(group):
-                formatter.write_dl([(verb.ljust(wide), VERBS[verb][1]) for verb in verbs])
+                formatter.write_dl([(verb.ljust(wide), VERBS[self.prefix + verb][1]) for verb in verbs])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The verb that `args` begin with, as its module registers it, with its name and what follows."""
         name, _, rest = super().resolve_command(ctx, args)
-        return name, load_verb(name) if name else None, rest
+        return name, load_verb(self.prefix + name) if name else None, rest
 
 
 def load_verb(name: str) -> Any:
-    """The command of a verb, whose module is imported."""
+    """The command of a verb, whose module is imported; of one that has verbs of its own, all of these."""
+    module, told = VERBS[name]
+    if not module:
+        plain: Any = {"context_settings": HELP, "rich_markup_mode": None}
+        return LazyVerbs(f"{name} ", name=name, help=told, no_args_is_help=True, **plain)
     from memplan_engine.cli.values import name_values
 
-    import_module(f"{__package__}.commands.{VERBS[name][0]}")
+    import_module(f"{__package__}.commands.{module}")
     for registered in app.registered_commands:
         command = get_command_from_info(registered, pretty_exceptions_short=False, rich_markup_mode=None)
         if command.name == name:
@@ -171,7 +238,7 @@ app = typer.Typer(
     name="memplan",
     cls=LazyVerbs,
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

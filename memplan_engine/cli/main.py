@@ -1,18 +1,22 @@
 """`memplan`: the verbs. Exit 0 fine, 1 a check failed or a capacity is too small, 2 bad input or usage, 3 not
-decided in time, 130 ended by Ctrl-C."""
+decided in time, 130 ended by Ctrl-C, 143 terminated."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
 import os
+import signal
 import sys
 from typing import NoReturn
 
 from memplan_engine.errors import INTERRUPTED
 
 MANY_OBJECTS = 200_000
-HEAVY_VERBS = ("capture", "estimate", "run", "observe", "devices", "dashboard")
+HEAVY_VERBS = (
+    *("capture", "estimate", "run", "observe", "devices", "zoo", "dashboard"),
+    *("history record", "history bisect"),
+)
 """The verbs that run other people's code in this process or start another one."""
 
 __all__ = ["main"]
@@ -20,7 +24,11 @@ __all__ = ["main"]
 
 def main() -> NoReturn:
     """Run the command line and end the process; a MemplanError becomes one line on stderr and exit code 2."""
-    heavy = bool(set(sys.argv[1:2]) & set(HEAVY_VERBS))
+    heavy = bool({" ".join(sys.argv[1:2]), " ".join(sys.argv[1:3])} & set(HEAVY_VERBS))
+    # Terminated, or without its terminal, a run ends as by an error: what it has started and its temporary
+    # folders go with it.
+    for ending in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        signal.signal(ending, _end)
     try:
         _open_streams()
         _start_quickly(heavy)
@@ -31,10 +39,24 @@ def main() -> NoReturn:
         with contextlib.suppress(OSError):
             print("memplan: interrupted before there was a result", file=sys.stderr)
         _leave(INTERRUPTED)
+    except _Ended as ended:
+        sys.exit(128 + ended.number)
     if heavy or "torch" in sys.modules:
         # Other people's code, as PyTorch itself, may have left something to be done at the end.
         sys.exit(code)
     _leave(code)
+
+
+class _Ended(BaseException):
+    """The process was asked to end, by the signal of `number`. No SystemExit, which a model's own code may
+    raise, and which is an error of the model's then."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    raise _Ended(number)
 
 
 def _open_streams() -> None:

@@ -11,6 +11,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from memplan_engine.banked.banked_plan import Objective, rebank
+from memplan_engine.banks.bank_text import parse_bank
 from memplan_engine.cli.progress import reading
 from memplan_engine.errors import InputError
 from memplan_engine.files import ImportOptions, load, recognise
@@ -39,7 +41,31 @@ CAPACITY = Annotated[
         "Exit code: 0 fits, 1 does not, 3 undecided."
     ),
 ]
+BANKS = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--bank",
+        help="A memory: NAME=CAPACITY, or NAME without one, and perhaps ,bandwidth=4GB/s ,alignment=64 "
+        ",read-only. Repeatable, from the fastest to the slowest.",
+    ),
+]
+OBJECTIVE = Annotated[
+    Objective,
+    typer.Option(help="With banks: minimise what accesses cost, or the arena of the slowest bank."),
+]
+MOVES = Annotated[
+    bool,
+    typer.Option(
+        "--moves", help="With banks, of a graph: buffers may move between them, by copies between ops."
+    ),
+]
 STRATEGY = Annotated[str, typer.Option(help="Planning strategy; see `memplan strategies`.")]
+PLAN_STRATEGY = Annotated[
+    str,
+    typer.Option(
+        help="Planning strategy; see `memplan strategies`. `imported` is the plan that FILE carries."
+    ),
+]
 REUSE = tuple(name for name, option in PLANNING_OPTIONS.items() if option.at_one_size)
 """Options that are no choice of verbs which look at several sizes or ways at once."""
 SYMBOLS = Annotated[
@@ -123,16 +149,24 @@ def with_preparation(
     return run
 
 
-def open_file(file: Path, how: Preparation, keep_symbols: bool = False) -> tuple[Loaded, Preparation]:
-    """Load `file`. ONNX binds the symbols that have values as it is read, or takes the values for their hints
-    when `keep_symbols`; every other kind of graph keeps its symbols."""
+def open_file(
+    file: Path, how: Preparation, keep_symbols: bool = False, as_plan: bool = False
+) -> tuple[Loaded, Preparation]:
+    """Load `file`, with `as_plan` the plan in it. ONNX binds the symbols that have values as it
+    is read, or takes the values for their hints when `keep_symbols`; every other kind of graph keeps its
+    symbols."""
     importer = recognise(file)
     if how.card is not None and not isinstance(importer, RecordingImporter):
         raise InputError(file.name, "--card", str(how.card), "a recorded or predicted run, which has devices")
     if not importer.binds_dimensions:
         with reading(file) as progress:
-            options = ImportOptions(selection=Selection(how.card), progress=progress)
-            return _with_file_name(load(file, options), file), replace(how, card=None)
+            options = ImportOptions(
+                offsets_as_plan=as_plan,
+                selection=Selection(how.card),
+                bank=how.in_bank,
+                progress=progress,
+            )
+            return _with_file_name(load(file, options), file), replace(how, card=None, in_bank=None)
     values = dict(how.symbols)
     options = ImportOptions(hints=values) if keep_symbols else ImportOptions(dims=values)
     return _with_file_name(load(file, options), file), replace(how, symbols=())
@@ -159,6 +193,17 @@ def open_graph(file: Path, how: Preparation) -> Graph:
 def open_problem(file: Path, how: Preparation) -> Problem:
     """The problem of `file`, made as `how` asks."""
     return prepare(*open_file(file, how), file.name)
+
+
+def open_with_banks(file: Path, how: Preparation, texts: list[str] | None) -> Problem:
+    """The problem of `file`, also of a plan over several banks, with the banks that `texts` describe; without
+    any those of the file."""
+    from memplan_engine.formats.memplan_json.json_file import load_banked
+
+    banked = load_banked(file) if how.in_bank is None else None
+    problem = open_problem(file, how) if banked is None else prepare(banked.problem, how, file.name)
+    known = problem.banks.banks if problem.banks else ()
+    return rebank(problem, [parse_bank(text, before=known) for text in texts]) if texts else problem
 
 
 def open_plan(file: Path, how: Preparation, strategy: str | None) -> Plan | Problem:

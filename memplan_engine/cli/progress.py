@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
@@ -194,7 +194,14 @@ def stages() -> Iterator[Callable[[str], None]]:
     """Gives what is told of each stage of the work as it begins ("" while somebody else shows something).
 
     On a terminal the stage and its seconds are a line, which stays when it is over; elsewhere there is none.
+    What a user's model prints meanwhile goes to stderr: stdout has the result alone.
     """
+    with redirect_stdout(sys.stderr), _line_of_stages() as tell:
+        yield tell
+
+
+@contextmanager
+def _line_of_stages() -> Iterator[Callable[[str], None]]:
     if not sys.stderr.isatty():
         yield lambda stage: None
         return
@@ -229,9 +236,11 @@ def describe(progress: Progress, stopping: bool = False) -> str:
     parts = []
     if progress.arena_bytes is not None:
         parts.append(f"arena {format_bytes(progress.arena_bytes)}")
-    if progress.bound_bytes is not None:
+    # An arena below the bound is one of a rewritten graph, where several are tried.
+    same = progress.gap is None or progress.gap >= 0
+    if progress.bound_bytes is not None and same:
         parts.append(f"bound {format_bytes(progress.bound_bytes)}")
-    if progress.gap is not None:
+    if progress.gap is not None and same:
         parts.append(f"gap {format_percent(progress.gap)}")
     if progress.nodes:
         parts.append(f"{_rate(progress.nodes / max(progress.seconds, 1e-9))} nodes/s")

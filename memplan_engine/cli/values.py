@@ -7,6 +7,7 @@ from typing import Any
 BY_NAME = {
     "align": "NAME=BYTES",
     "alignment": "BYTES",
+    "bank": "NAME=CAPACITY",
     "capacity": "SIZE",
     "clip_grad_norm": "NORM",
     "colour_by": "WHAT",
@@ -15,6 +16,7 @@ BY_NAME = {
     "dynamic": "DIMENSION",
     "fail_above": "GROWTH",
     "height": "LENGTH",
+    "in_bank": "NAME",
     "lifetime": "NAME=START:END",
     "names": "NAMES",
     "pin": "NAME=OFFSET",
@@ -41,7 +43,9 @@ def name_values(command: Any) -> None:
         if parameter.param_type_name == "argument":
             _name_argument(parameter)
         elif parameter.metavar is None and not parameter.is_flag:
-            parameter.metavar = BY_NAME.get(parameter.name, BY_TYPE.get(parameter.type.name))
+            # Typer 0.29 and newer says it in a way of its own.
+            kind = getattr(parameter, "type", None)
+            parameter.metavar = BY_NAME.get(parameter.name, kind and BY_TYPE.get(kind.name))
 
 
 def _name_argument(parameter: Any) -> None:

@@ -9,9 +9,10 @@ from functools import cached_property
 from memplan_engine.accelerators.presets import Accelerator
 from memplan_engine.allocator.answers import Answers, Fit, three_answers
 from memplan_engine.allocator.settings import DEFAULTS, AllocatorSettings, parse_settings
-from memplan_engine.recordings.observed_flow import flow_peak
+from memplan_engine.recordings.observed_flow import Category, Stage, flow_peak
 from memplan_engine.recordings.rank_run import RankRun
 
+NO_STEP = "no backward pass and no step of an optimizer was run"
 EXPANDABLE = parse_settings("expandable_segments:True")
 """Beside the settings that are asked about: what torch advises when memory is short."""
 
@@ -35,6 +36,11 @@ class RankAnswer:
     def reserved_bytes(self) -> int:
         """Under the settings that were asked about, without a limit."""
         return self.answers.chosen.run.peak_reserved
+
+    @property
+    def held_bytes(self) -> int:
+        """Reserved on the device where it fits there, which may take retries; else without a limit."""
+        return self.answers.chosen.held.peak_reserved
 
     @property
     def total_bytes(self) -> tuple[int, int]:
@@ -71,7 +77,12 @@ class DeviceAnswers:
         """What the figures rest on and leave out, each said once."""
         flows = [each.run.observation.flow for each in self.ranks]
         assumed = [f"taken: {note}" for flow in flows if flow is not None for note in flow.assumed]
-        return tuple(dict.fromkeys([*assumed, *(note for each in self.ranks for note in each.answers.notes)]))
+        kinds = {stage for flow in flows if flow is not None for stage in flow.stages}
+        kept = {kind for flow in flows if flow is not None for kind in flow.storages.categories}
+        trains = kinds & {Stage.BACKWARD, Stage.OPTIMIZER}
+        untrained = [] if trains or Category.KV_CACHE in kept else [NO_STEP]
+        told = [note for each in self.ranks for note in each.answers.notes]
+        return tuple(dict.fromkeys([*untrained, *assumed, *told]))
 
 
 def device_answers(

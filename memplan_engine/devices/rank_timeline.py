@@ -59,7 +59,7 @@ def _merged(ends: Sequence[int], flow: Flow) -> list[int]:
 
 
 def timeline(run: RankRun, simulated: AllocatorRun, first: int, end: int) -> RankTimeline:
-    """The ops from `first` to `end` of `run`, and what `simulated`, without a limit, reserves for them."""
+    """The ops from `first` to `end` of `run`, and what `simulated` reserves for them."""
     flow = run.observation.flow
     assert flow is not None
     n = len(flow.stages)

@@ -64,15 +64,23 @@ def by_fullest(answers: Sequence[ConfigurationAnswer]) -> list[ConfigurationAnsw
 def largest_fitting(
     answers: Sequence[ConfigurationAnswer], name: str
 ) -> list[tuple[dict[str, Value], Value | None]]:
-    """Of each choice of the other values the largest of `name` that fits, None where none does."""
+    """Of each choice of the other values the largest of `name` that fits, None where none does. One that runs
+    no step, as where a batch is larger than the data, does not count beside those that do."""
+    steps = [steps_of(each.configuration) for each in answers]
     found: dict[tuple[tuple[str, Value], ...], Value | None] = {}
-    for each in answers:
+    for each, own in zip(answers, steps, strict=True):
         values = each.configuration.values
         others = others_than(name, values)
         best, value = found.setdefault(others, None), values[name]
-        if each.fits and (best is None or _number(value) > _number(best)):
+        if each.fits and (own or not any(steps)) and (best is None or _number(value) > _number(best)):
             found[others] = value
     return [(dict(others), best) for others, best in found.items()]
+
+
+def steps_of(configuration: Configuration) -> int:
+    """The most training steps that were recorded of a rank; 0 where it failed."""
+    flows = (run.observation.flow for run in configuration.runs)
+    return max((flow.steps for flow in flows if flow is not None), default=0)
 
 
 def _number(value: Value) -> float:
@@ -89,9 +97,14 @@ def bisecting(
     configurations: Sequence[Configuration], name: str, fits: Callable[[Configuration], bool]
 ) -> Iterator[Configuration]:
     """As few of `configurations`, which differ in `name` alone, as show the largest that fits: what fits with
-    a value is taken to fit with each smaller one. `fits` is asked of each before the next is given."""
+    a value is taken to fit with each smaller one. `fits` is asked of each before the next is given, first of
+    the smallest: whether the script runs a step shows there."""
     ordered = sorted(configurations, key=lambda each: _number(each.values[name]))
-    low, high = 0, len(ordered)
+    for smallest in ordered[:1]:
+        yield smallest
+        # It may have failed for another reason than its bytes: the others are asked all the same.
+        fits(smallest)
+    low, high = 1, len(ordered)
     while low < high:
         middle = (low + high) // 2
         yield ordered[middle]

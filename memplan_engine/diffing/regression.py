@@ -251,9 +251,11 @@ class Limit:
 
     def allowed(self, diff: Diff) -> int:
         """The bytes by which the head of `diff` may be larger."""
-        if self.percent is None:
-            return self.nbytes
-        return int(self.percent * diff.judged[0] / 100)
+        return self.allowed_of(diff.judged[0])
+
+    def allowed_of(self, base: int) -> int:
+        """The bytes by which what takes `base` bytes may grow."""
+        return self.nbytes if self.percent is None else int(self.percent * base / 100)
 
     def exceeded(self, diff: Diff) -> bool:
         """Whether it grew by more than that; by just as much is allowed."""

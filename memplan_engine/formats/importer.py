@@ -25,12 +25,14 @@ class ImportOptions:
     the values at which it is taken, 2 where there is none. `offsets_as_plan` opens a list of buffers that
     carries all its offsets as somebody's finished plan rather than as buffers with fixed offsets, and a
     recording as the placement that was recorded. `selection` chooses the device, stream and pool of a
-    recording. `progress` is told how many bytes of a large file have been read, and of how many."""
+    recording. `bank` chooses one bank of a plan over several, whose plan is what is read. `progress` is told
+    how many bytes of a large file have been read, and of how many."""
 
     dims: Mapping[str, int] = field(default_factory=dict)
     hints: Mapping[str, int] = field(default_factory=dict)
     offsets_as_plan: bool = False
     selection: Selection = EVERYTHING
+    bank: str | None = None
     progress: Callable[[int, int], None] | None = field(default=None, compare=False)
 
 

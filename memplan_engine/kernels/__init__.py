@@ -19,7 +19,7 @@ _MACHINERY = (f"{__name__}.jit", f"{__name__}.code_cache")
 """No compiled code is made of them."""
 
 listeners: list[Callable[[], None]] = []
-"""Whom to tell when numba is about to compile something for the first time."""
+"""Whom to tell when numba is about to compile something for the first time: one at most."""
 
 
 def _find_sources(folder: Path = _HERE, package: str = __name__) -> dict[str, str]:
@@ -53,6 +53,13 @@ def _all_digests() -> dict[str, str]:
     return _digests(_find_sources())
 
 
+def sources_digest() -> str:
+    """A digest of all kernels' sources."""
+    import hashlib
+
+    return hashlib.sha256(repr(sorted(_all_digests().items())).encode()).hexdigest()
+
+
 def cache_folders(module: str) -> tuple[Path, ...]:
     """Where what is compiled of `module` lies, in the order in which one is looked for that can be used:
     where the user has said in NUMBA_CACHE_DIR, or beside it and in the user's cache."""
@@ -67,8 +74,9 @@ def cache_folders(module: str) -> tuple[Path, ...]:
 
 
 def on_first_compilation(tell: Callable[[], None]) -> None:
-    """Call `tell` once, when a kernel really has to be compiled; never when it comes from the cache."""
-    listeners.append(tell)
+    """Call `tell` once, when a kernel really has to be compiled; never when it comes from the cache. Who asks
+    last is told."""
+    listeners[:] = [tell]
 
 
 @cache

@@ -66,11 +66,24 @@ class CodeCache:
     def _entry(self, signature: Any, codegen: Any) -> str:
         """The name of the file, from all that the code depends on beside its sources, which name the
         folder."""
-        import llvmlite
-        import numba
-
-        made_by = (sys.version, numba.__version__, llvmlite.__version__, codegen.magic_tuple())
+        made_by = _made_by(codegen)
         return f"{self.name}-{hashlib.sha256(repr((made_by, signature)).encode()).hexdigest()[:16]}.nbc"
+
+
+def _made_by(codegen: Any) -> tuple[Any, ...]:
+    """The versions and the processor that machine code is for."""
+    import llvmlite
+    import numba
+
+    return sys.version, numba.__version__, llvmlite.__version__, codegen.magic_tuple()
+
+
+def machine_digest() -> str:
+    """A digest of what machine code depends on here beside its sources: where it is the same, what another
+    machine has compiled can be used."""
+    from numba.core.registry import cpu_target
+
+    return hashlib.sha256(repr(_made_by(cpu_target.target_context.codegen())).encode()).hexdigest()
 
 
 def is_ours(found: os.stat_result) -> bool:

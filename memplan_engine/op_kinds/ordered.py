@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from memplan_engine.graph import Op
+from memplan_engine.graph import Graph, Op
+from memplan_engine.op_kinds.generators import is_of_generator, is_of_own_code
 
 _RANDOM = """
 alphadropout bernoulli binomial cauchy dropout efficientattentionforward exponential featurealphadropout
@@ -26,10 +27,28 @@ HARMLESS = frozenset({"asserttensormetadata"})
 """Ops that make nothing and look at nothing but metadata: whenever they run they say the same."""
 
 
+ONCE = "memplan.once"
+"""The kind of an op of which nothing more is known than that it runs once, in its place among its like: what
+comes from outside while a graph runs, and operators of which nobody knows whether they draw."""
+
+
 def draws(op: Op, views: bool) -> bool:
-    """Whether `op` takes random numbers; one whose outputs are all `views` of its inputs and that writes
-    nothing, such as a dropout that is off, does not."""
+    """Whether `op` takes random numbers, or has to be taken to; one whose outputs are all `views` of its
+    inputs and that writes nothing, such as a dropout that is off, does not. What keeps the state of the
+    generator, or puts it back, has its place among those that do."""
+    if op.kind == ONCE or is_of_generator(op.kind) or is_of_own_code(op.kind):
+        return True
     return plain_kind(op.kind) in RANDOM and not (views and not op.mutates)
+
+
+def drawing_ops(graph: Graph) -> frozenset[str]:
+    """The ops of `graph` that draw, or have to be taken to, by name."""
+    home = {tensor.name: tensor.storage for tensor in graph.tensors}
+    return frozenset(
+        op.name
+        for op in graph.ops
+        if draws(op, {home[name] for name in op.outputs} <= {home[name] for name in op.inputs})
+    )
 
 
 def has_effect(op: Op) -> bool:

@@ -34,6 +34,22 @@ CATEGORIES = (
     ("#332288", "#8577D6"),
     ("#999933", "#B3B34D"),
 )
+HELD_COLOURS = {
+    "weight": "#4477AA",
+    "optimizer state": "#332288",
+    "gradient": "#AA3377",
+    "input": "#66CCEE",
+    "activation": "#44AA99",
+    "KV cache": "#DDCC77",
+    "temporary": "#999933",
+    "all-gather": "#CCBB44",
+    "reduce-scatter": "#EE7733",
+    "all-reduce": "#EE6677",
+    "point to point": "#228833",
+    "communication": "#CC6677",
+    "unknown": "#BBBBBB",
+}
+"""Of every category that memory is held for, in the order in which they are stacked."""
 SAVED, NO_PHASE = "saved for backward", "no phase"
 PHASE_ORDER = ("forward", "backward", "optimizer", SAVED, NO_PHASE)
 PHASE_COLOURS = dict(zip((Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER), CATEGORIES, strict=False))

@@ -78,7 +78,7 @@ def make_scene(plan: Plan, style: FigureStyle) -> Scene:
     title = problem.name if style.title is None else style.title
     keys = _keys(plan, profile, style)
     entries = [(label, palette[colour]) for label, colour in colouring.legend]
-    rows = _legend_rows(entries, keys, style)
+    rows = legend_rows(entries, keys, style)
     lines = strip_lines(plan, profile, MOST_POINTS)
     most = float(top_of_strip(plan, profile, lines))
     plot, strip, key_y = _frames(plan, most, style, len(rows), bool(title))
@@ -91,9 +91,9 @@ def make_scene(plan: Plan, style: FigureStyle) -> Scene:
         *_levels(plan, profile, scale, deep, style),
         *_axes(plan, scale, deep, style),
         *_strip_key(lines, strip, plot, style),
-        *_legend(rows, key_y, style),
+        *draw_legend(rows, key_y, style),
     ]
-    rects = _rects(plan, scale, colouring.index, palette)
+    rects = rects_of(plan, scale, colouring.index, palette)
     shown = title or problem.name
     return Scene(
         style.width, style.height, colours.background, plot, tuple(behind), rects, tuple(before), shown
@@ -137,7 +137,8 @@ def _frames(
     )
 
 
-def _rects(plan: Plan, scale: Scale, index: NDArray[np.uint8], palette: tuple[str, ...]) -> Rects:
+def rects_of(plan: Plan, scale: Scale, index: NDArray[np.uint8], palette: tuple[str, ...]) -> Rects:
+    """The rectangles of `plan` at `scale`; `index` (uint8, one a buffer) is their colour in `palette`."""
     pieces = cut(plan.problem)
     low = (plan.offsets[pieces.owner] + pieces.low).astype(np.float64)
     kx, ky = scale.frame.width / scale.steps, scale.frame.height / scale.top
@@ -289,7 +290,7 @@ Entry = tuple[str, str | Key, float]
 """Words, what stands before them (a colour or a line), and where (x) or how wide that is."""
 
 
-def _legend_rows(
+def legend_rows(
     entries: Sequence[tuple[str, str]], keys: Sequence[Key], style: FigureStyle
 ) -> list[list[Entry]]:
     """The lines and the colours of the key, in rows; in a small figure only the first colours."""
@@ -322,7 +323,8 @@ def _broken(entries: Sequence[Entry], style: FigureStyle) -> list[list[Entry]]:
     return rows
 
 
-def _legend(rows: Sequence[Sequence[Entry]], top: float, style: FigureStyle) -> list[Shape]:
+def draw_legend(rows: Sequence[Sequence[Entry]], top: float, style: FigureStyle) -> list[Shape]:
+    """The rows of the key from the pixel `top` on."""
     shapes: list[Shape] = []
     for number, row in enumerate(rows):
         y = top + (number + 0.5) * LEGEND_ROW

@@ -37,7 +37,11 @@ def write_svg(plan: Plan, path: FilePath | str, style: FigureStyle | None = None
 def to_svg(plan: Plan, style: FigureStyle | None = None, most_rects: int = MOST_RECTS) -> str:
     """`plan` as an SVG document: the same plan and style give the same text. Names go in as text, escaped."""
     style = style or FigureStyle()
-    scene = make_scene(plan, style)
+    return svg_of(make_scene(plan, style), style, most_rects)
+
+
+def svg_of(scene: Scene, style: FigureStyle, most_rects: int = MOST_RECTS) -> str:
+    """`scene` as an SVG document; of more rectangles than `most_rects` it has a picture."""
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{scene.width}" height="{scene.height}" '
         f'viewBox="0 0 {scene.width} {scene.height}" font-family="{FONT}" role="img">',

@@ -165,6 +165,16 @@ def _there_before(flow: Flow, device: int) -> int:
 def state_bytes(flow: Flow, device: int | None = None) -> int:
     """Bytes of weights, buffers, what else a model keeps and what optimizers keep on a device (the fullest
     one unless given), as they were before the run."""
+    return _bytes_before(flow, device, True)
+
+
+def input_bytes(flow: Flow, device: int | None = None) -> int:
+    """Bytes of all else that was on a device (the fullest one unless given) before the run: what it was
+    given."""
+    return _bytes_before(flow, device, False)
+
+
+def _bytes_before(flow: Flow, device: int | None, kept: bool) -> int:
     storages = flow.storages
     return sum(
         nbytes
@@ -175,7 +185,7 @@ def state_bytes(flow: Flow, device: int | None = None) -> int:
             _lies_on(flow, device).tolist(),
             strict=True,
         )
-        if category in KEPT and maker == BEFORE and counts
+        if (category in KEPT) is kept and maker == BEFORE and counts
     )
 
 

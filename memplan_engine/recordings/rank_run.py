@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from memplan_engine.recordings.observation import Observation
 
+MOST_RANKS = 1 << 20
+"""Of a run, and more than there are stages or micro-batches of a pipeline."""
+
 
 @dataclass(frozen=True, slots=True)
 class PipelineAction:

@@ -6,6 +6,7 @@ from memplan_engine.plan import Plan
 from memplan_engine.strategies.base import Strategy
 from memplan_engine.strategies.constructive.linear_scan import LinearScan, Naive
 from memplan_engine.strategies.constructive.order_fit import OTHERS, STARTS, TRIES, OrderFit
+from memplan_engine.strategies.constructive.orders import planner_words
 from memplan_engine.strategies.exact.exact_search import Exact
 
 
@@ -14,6 +15,12 @@ def found_by(plan: Plan) -> tuple[str, str]:
     "repaired"; "" for nothing, and for a plan of no portfolio."""
     began, _, since = str(dict(plan.parameters).get("found_by") or "").partition(", ")
     return began, since
+
+
+def found_words(plan: Plan) -> tuple[str, str]:
+    """`found_by` for people: "largest first, first fit"."""
+    began, since = found_by(plan)
+    return planner_words(began), since
 
 
 def finder(plan: Plan) -> Strategy | None:

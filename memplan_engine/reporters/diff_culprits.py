@@ -41,7 +41,7 @@ def story(diff: Diff, found: Explanation) -> tuple[str, ...]:
 def _peaks(diff: Diff) -> str:
     """ "peak 16 MiB → 20 MiB"."""
     base, head = diff.base_load.peak, diff.head_load.peak
-    what = "peak of the storages" if diff.has_workspaces else "peak"
+    what = "graph peak" if diff.has_workspaces else "peak"
     if base == head:
         return f"{what} unchanged at {format_bytes(base)}"
     return f"{what} {format_signed(head - base)}, {format_bytes(base)} → {format_bytes(head)}"
@@ -54,8 +54,8 @@ def _elsewhere(diff: Diff) -> str:
     if diff.demand_delta < 0:
         side, plan, step, load = "head", diff.head, moment.head_step, diff.head_load
     here, peak = place(plan.problem, step), place(plan.problem, load.peak_step)
-    held = f"holds {format_bytes(load.at(step))} at {here}"
-    return f"{side} {held} and peaks elsewhere, {format_bytes(load.peak)} at {peak}"
+    held = f"at the matching {here} {side} holds {format_bytes(load.at(step))}"
+    return f"{held}; its own peak, {format_bytes(load.peak)}, is at {peak}"
 
 
 def _packing(diff: Diff) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ def _packing(diff: Diff) -> tuple[str, ...]:
     after = diff.head.arena_bytes - diff.head_load.peak
     return (
         f"packing loss {format_signed(diff.packing_delta)}, {format_bytes(before)} → {format_bytes(after)}: "
-        "that is the planner's doing, not the model's",
+        "that comes of the placement, not of the model",
     )
 
 

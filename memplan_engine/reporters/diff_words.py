@@ -94,11 +94,11 @@ def peak_sentence(diff: Diff) -> str:
     ops, if they have any."""
     base = place(diff.base.problem, diff.base_load.peak_step)
     head = place(diff.head.problem, diff.head_load.peak_step)
-    of = " of the storages" * diff.has_workspaces
+    peak = "graph peak" if diff.has_workspaces else "peak"
     if diff.head_moment.footing is Footing.NOTHING:
-        sentence = f"the peaks{of} have nothing to do with each other"
+        sentence = f"the {peak}s are unrelated"
     else:
-        sentence = f"the peak{of} moved" if diff.peak_moved else f"the peak{of} has not moved"
+        sentence = f"the {peak} moved" if diff.peak_moved else f"the {peak} has not moved"
     return f"{sentence}: {base} in base, {head} in head{_peaks_with_scratch(diff)}"
 
 
@@ -170,7 +170,7 @@ def warning(diff: Diff) -> str:
         return ""
     return (
         f"these look like two different models: only {format_percent(diff.share)} of the buffers have a "
-        "counterpart, so what is said of single buffers means little"
+        "counterpart, so per-buffer results are not meaningful"
     )
 
 

@@ -14,7 +14,7 @@ from memplan_engine.analysis.peak import Peak
 from memplan_engine.analysis.peak_parts import Part, peak_parts
 from memplan_engine.analysis.peak_tree import Node
 from memplan_engine.problem import Problem
-from memplan_engine.reporters.rich_tables import MOST_ROWS, make_table, numbers
+from memplan_engine.reporters.rich_tables import MOST_ROWS, make_table, numbers, paths
 from memplan_engine.scope import Scope
 from memplan_engine.units import format_bytes, format_percent, format_signed
 
@@ -59,25 +59,30 @@ def part_words(part: Part, total: int) -> str:
     share = round(100 * part.nbytes / total) if total else 0
     mostly = "mostly " * (part.line_bytes < part.nbytes)
     line = f", {mostly}{part.line}" if part.line and part.line not in part.label else ""
-    return f"{short_name(part.label)}{layers} {format_bytes(part.nbytes)} ({share} %){line}"
+    # Lists have buffers that are called 153.
+    name = f"buffer {part.label}:" if part.label.isdigit() else short_name(part.label)
+    return f"{name}{layers} {format_bytes(part.nbytes)} ({share} %){line}"
 
 
 def tree_table(tree: Node, title: str, every_row: bool = False, signed: bool = False) -> Table:
     """The groups, indented, with their bytes and shares of all; `signed` bytes alone for a difference.
     MOST_ROWS rows unless `every_row`."""
     total = tree.nbytes
+    nodes = list(_walk(tree))
+    # The largest, so that each group has its own before any has all: what holds another one is no smaller.
+    ranks = sorted(range(len(nodes)), key=lambda at: (nodes[at][0] > 0, -abs(nodes[at][1].nbytes)))
+    kept = sorted(ranks if every_row else ranks[:MOST_ROWS])
     rows = []
-    for depth, node in _walk(tree):
+    for depth, node in (nodes[at] for at in kept):
         figures = [format_bytes(node.nbytes), format_percent(node.nbytes / total) if total else ""]
         if signed:
             figures = [format_signed(node.nbytes)]
         source = str(node.contributor.provenance.source or "") if node.contributor else ""
         rows.append((INDENT * depth + node.label, *figures, source))
-    shown = rows if every_row else rows[:MOST_ROWS]
-    rest = (f"and {len(rows) - len(shown):,} more rows (--all)",) if len(shown) < len(rows) else ()
+    rest = (f"and {len(nodes) - len(rows):,} more rows (--all)",) if len(rows) < len(nodes) else ()
     figures_of = ("change",) if signed else ("bytes", "share")
-    columns = (Column("what is live", overflow="fold"), *numbers(*figures_of), "source")
-    return make_table(columns, shown, title, rest)
+    columns = (Column("what is live", overflow="fold"), *numbers(*figures_of), *paths("source"))
+    return make_table(columns, rows, title, rest)
 
 
 def tree_facts(tree: Node) -> dict[str, Any]:

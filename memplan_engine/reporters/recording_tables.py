@@ -29,7 +29,14 @@ from memplan_engine.recordings.observation import (
     observed_peak,
     older,
 )
-from memplan_engine.recordings.observed_flow import Flow, devices_of, flow_peak, fullest_device, state_bytes
+from memplan_engine.recordings.observed_flow import (
+    Flow,
+    devices_of,
+    flow_peak,
+    fullest_device,
+    input_bytes,
+    state_bytes,
+)
 from memplan_engine.recordings.observed_graph import observation_graph
 from memplan_engine.recordings.recorded_problem import observed_problem
 from memplan_engine.reporters.plan_tables import certificate, peak_table
@@ -296,6 +303,7 @@ def _on_device(observation: Observation, flow: Flow, device: int) -> dict[str, A
     return {
         "peak_bytes": nbytes,
         "state_bytes": state_bytes(flow, device),
+        "input_bytes": input_bytes(flow, device),
         "peak_op": None if op == NO_OP else observation.ops.names[op],
         "peak_source": None if op == NO_OP else str(flow.source_of(op) or "") or None,
         "peak_stage": None if op == NO_OP else str(flow.stages[op]),
@@ -352,10 +360,10 @@ def _predicted_tables(observation: Observation, all_rows: bool) -> list[Renderab
         table.add_row("by step", ", ".join(map(format_bytes, said["step_peaks"])))
     kept = f"{exact(said['state_bytes'])}: weights, buffers, what optimizers keep; not in the peak"
     table.add_row(f"state{on}", kept)
-    both = said["peak_bytes"] + said["state_bytes"]
-    table.add_row(
-        f"together{on}", f"{exact(both)}: peak and state; what a GPU counts is more (memplan allocator)"
-    )
+    given = said["input_bytes"]
+    whole = said["peak_bytes"] + said["state_bytes"] + given
+    parts = f"peak, state and inputs ({format_bytes(given)})" if given else "peak and state"
+    table.add_row(f"together{on}", f"{exact(whole)}: {parts}; what a GPU counts is more (memplan allocator)")
     for each in said["devices"] if several else ():
         if each["device"] != said["device"]:
             state = f"; state {exact(each['state_bytes'])}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memplan_engine.callers import Stacks
 from memplan_engine.recordings.cost import Group, Moment, OutOfMemory
-from memplan_engine.units import exact, format_bytes, format_percent
+from memplan_engine.units import count_of, exact, format_bytes, format_percent
 
 
 def failure_words(failure: OutOfMemory, stacks: Stacks) -> tuple[str, str, str]:
@@ -36,10 +36,9 @@ def most_words(moment: Moment) -> str:
     if not moment.groups:
         return ""
     group = moment.groups[0]
-    return (
-        f"most of it is held by {group.caller.label}: {format_bytes(group.nbytes)}, "
-        f"{share_text(group.nbytes, moment)} in {group.count:,} buffer{'s' * (group.count != 1)}"
-    )
+    how_much = "most" if 2 * group.nbytes > moment.live else "the largest share"
+    held = f"{format_bytes(group.nbytes)}, {share_text(group.nbytes, moment)}"
+    return f"{how_much} of it is held by {group.caller.label}: {held} in {count_of(group.count, 'buffer')}"
 
 
 def kinds_text(group: Group) -> str:

@@ -22,7 +22,7 @@ from memplan_engine.formats.memplan_json.run_format import (
 )
 from memplan_engine.reporters.rich_tables import MOST_ROWS, folded, label_table, make_table, numbers
 from memplan_engine.scope import RUN_OF_GRAPH, Scope, scope_words
-from memplan_engine.units import exact, format_bytes, format_percent, format_seconds, format_signed
+from memplan_engine.units import count_of, exact, format_bytes, format_percent, format_seconds, format_signed
 
 MOST_KINDS = 12
 BARE: dict[str, Any] = {"box": None, "pad_edge": False}
@@ -72,7 +72,7 @@ def _figures(run: RunFile) -> Table:
     rows += _peaks(run)
     rows.append(("counted", counted_sentence(run)))
     if run.equality:
-        style = "green" if run.equality.exact else "red"
+        style = "green" if run.equality.exact or run.equality.close else "red"
         rows.append(("result", equality_sentence(run.equality), style))
     if run.check:
         rows.append(("safety", check_sentence(run.check), "red" if run.check.fault else "green"))
@@ -87,6 +87,12 @@ def order_sentence(order: OrderEntry) -> str:
     """ "12 of the ops moved, live bytes 32 KiB → 16 KiB, fewest of all orders"."""
     source = f" by {order.file}" if order.file else ""
     moved = f"{order.moved:,} ops moved{source}" if order.moved else f"no op moved{source}"
+    if order.pieces:
+        moved += f", {count_of(order.pieces, 'op')} on pieces or for them"
+    if order.again:
+        moved += f", {count_of(order.again, 'op')} run again"
+    if order.copied:
+        moved += f", {count_of(order.copied, 'result')} copied to the host"
     live = f"live bytes {format_bytes(order.live_before)} → {format_bytes(order.live_after)}"
     if order.bound_bytes is None:
         return f"{moved}, {live}"
@@ -207,6 +213,11 @@ def equality_sentence(equality: EqualityEntry) -> str:
             "; Python state (schedules, counters) is frozen there" if "step" in equality.reference else ""
         )
         return f"bitwise equal to {equality.reference}{frozen}"
+    if equality.close:
+        return (
+            f"equal to {equality.reference} but for last digits, as ops in pieces are: by up to "
+            f"{equality.largest:.3g} in {equality.output}"
+        )
     if equality.largest is None:
         sentence = f"cannot be compared with {equality.reference}: {equality.output}"
     else:

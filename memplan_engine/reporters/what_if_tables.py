@@ -361,7 +361,7 @@ def proof_words(suggestion: Suggestion) -> str:
     if suggestion.heuristic:
         return "not proved: a quick heuristic with a packing found; much less may be enough"
     if suggestion.kind is Kind.SHRINK_SEVERAL:
-        return "found; these buffers, shrunk no further than needed"
+        return "found: the least that these buffers have to shrink"
     if suggestion.kind is Kind.DROP_SEVERAL and not suggestion.exact:
         return "chosen greedily; fewer may be enough"
     if suggestion.short_of_all:
@@ -372,7 +372,7 @@ def proof_words(suggestion: Suggestion) -> str:
         Kind.SHRINK: "proved: no smaller shrink of one buffer is enough",
         Kind.DROP: "proved: no smaller buffer is enough",
         Kind.CUT: "proved: no smaller buffer is enough; later readers must recompute it",
-        Kind.DROP_SEVERAL: "proved: no fewer buffers will do, nor as many smaller",
+        Kind.DROP_SEVERAL: "proved minimal: neither fewer buffers nor as many smaller ones suffice",
     }
     return says[suggestion.kind]
 
@@ -382,7 +382,7 @@ def shortage_words(shortage: Shortage) -> str:
     first = shortage.stretches[0]
     steps, where = shortage.steps, f"at {format_span(first.start, first.end)}"
     if len(shortage.stretches) > 1:
-        where = f"in {len(shortage.stretches)} stretches of steps, {steps} steps in total"
+        where = f"in {len(shortage.stretches)} ranges of steps, {steps} steps in all"
     sentence = (
         f"whatever the packing, live bytes must fall by {exact(shortage.nbytes)} at step {shortage.step:,}; "
         f"too much is live {where}"

@@ -188,7 +188,8 @@ class RunTarget:
     graph; `training` says that it is in training mode, `functional` that the graph has no in-place ops.
     `seconds` is what exporting took. `step` is there for a whole training step: what it is held against.
     `written` is the program whose ops write over inputs, where some shall: it is the one that is observed,
-    and `program` the one that a slab takes."""
+    and `program` the one that a slab takes. `in_pieces` says that ops run in pieces, with other last digits
+    than those of the model."""
 
     program: Program
     args: tuple[Any, ...]
@@ -199,6 +200,7 @@ class RunTarget:
     seconds: float = 0.0
     step: SteppedEagerly | None = None
     written: Program | None = None
+    in_pieces: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,6 +14,8 @@ from pathlib import Path
 
 _SCRATCH = "memplan-"
 _SCRATCH_SECONDS = 60.0
+_MARK = ".memplan-scratch"
+"""A file in each of these folders: others may have names like theirs."""
 
 
 @contextlib.contextmanager
@@ -21,7 +23,9 @@ def scratch_folder() -> Iterator[Path]:
     """A temporary folder for as long as it is needed. Those that killed processes left go first."""
     _sweep(Path(tempfile.gettempdir()))
     with tempfile.TemporaryDirectory(prefix=_SCRATCH) as name, _held(name):
-        yield Path(name)
+        folder = Path(name)
+        (folder / _MARK).touch()
+        yield folder
 
 
 def _sweep(parent: Path) -> None:
@@ -33,7 +37,8 @@ def _sweep(parent: Path) -> None:
             found = folder.lstat()
             # Whoever has made one of late may not have come to hold it yet.
             is_old = time.time() - found.st_mtime > _SCRATCH_SECONDS
-            if found.st_uid == os.getuid() and stat.S_ISDIR(found.st_mode) and is_old:
+            is_own = found.st_uid == os.getuid() and stat.S_ISDIR(found.st_mode)
+            if is_own and is_old and (folder / _MARK).is_file():
                 with _held(folder):
                     shutil.rmtree(folder)
 

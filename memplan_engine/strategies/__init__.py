@@ -8,13 +8,12 @@ point in the group `memplan.strategies` that names the strategy or its class.
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any
 
 from memplan_engine.errors import MemplanError
 from memplan_engine.strategies.base import Strategy
 from memplan_engine.strategies.constructive.greedy import GREEDY
-from memplan_engine.system import by_name
+from memplan_engine.system import by_name, installed
 
 ENTRY_POINTS = "memplan.strategies"
 BUILT_IN: dict[str, str | Strategy] = {
@@ -56,13 +55,7 @@ def known_strategies() -> dict[str, Strategy]:
     MemplanError: another package's strategy cannot be loaded, or takes a name that is in use.
     """
     strategies = {name: built_in(name) for name in BUILT_IN}
-    for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
-        try:
-            strategy = _instance(entry.load())
-        except Exception as error:
-            raise MemplanError(
-                f"entry point {entry.name} = {entry.value}: cannot be loaded: {error}"
-            ) from error
+    for entry, strategy in installed(ENTRY_POINTS):
         if strategy.name in strategies:
             raise MemplanError(f"entry point {entry.name}: the strategy name {strategy.name!r} is in use")
         strategies[strategy.name] = strategy

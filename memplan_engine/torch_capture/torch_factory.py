@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import logging
-import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from memplan_engine.analysis.torch_budgets import TorchBudget
 from memplan_engine.errors import InputError
 from memplan_engine.system import memory_bytes
 from memplan_engine.torch_capture.capture_module import capture
+from memplan_engine.torch_capture.factory_spec import parse_factory
 from memplan_engine.torch_capture.torch_fake import patched, require_torch
-from memplan_engine.torch_capture.torch_run import as_input_error, brief
+from memplan_engine.torch_capture.torch_run import brief
 from memplan_engine.torch_capture.training.torch_recipe import Recipe
 from memplan_engine.torch_capture.training.torch_step import step_graph, trace_step
-from memplan_engine.torch_capture.training.torch_training import TrainingCapture, capture_training
+from memplan_engine.torch_capture.training.torch_training import (
+    TrainingCapture,
+    capture_budgets,
+    capture_training,
+)
+from memplan_engine.torch_capture.user_factory import call_factory, current_folder_on_path, find_factory
 from memplan_engine.units import format_bytes
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     import torch
 
     from memplan_engine.graph import Graph
@@ -41,6 +43,8 @@ LARGE_BYTES = 2**30
 """Weights from this size on are worth a warning before they are made."""
 
 
+Factory = str | Callable[[], Any]
+"""A spec as `parse_factory` reads it, or the function itself."""
 Tell = Callable[[str], None]
 """What hears of each stage of the work as it begins."""
 
@@ -69,12 +73,14 @@ class Built:
 
 
 def capture_factory(
-    spec: str, *, functional: bool = False, dynamic: Sequence[str] = (), tell: Tell = _nobody
+    spec: Factory, *, functional: bool = False, dynamic: Sequence[str] = (), tell: Tell = _nobody
 ) -> Graph:
-    """The graph of what the factory `spec`, "package.module:function" or "folder/file.py:function", builds.
+    """The graph of what the factory `spec` builds: "package.module:function", "folder/file.py:function", or
+    the function itself.
 
-    The module is imported with the current folder on the path; a file with its own. The factory takes no
-    arguments and returns `(model, args)`, `(model, args, kwargs)` or `(model, kwargs)`. It is called under
+    The module is imported with the current folder on the path; a file with its own. The factory takes the
+    arguments that `spec` names behind it, "file.py:function(batch=8)", or none, and returns `(model, args)`,
+    `(model, args, kwargs)` or `(model, kwargs)`. It is called under
     the meta device, so that weights take no memory; where that fails it is called again without, with a
     logged warning.
 
@@ -103,7 +109,7 @@ def capture_factory(
 
 
 def capture_training_factory(
-    spec: str,
+    spec: Factory,
     training: str = "step",
     *,
     gradients: str = "held",
@@ -127,7 +133,9 @@ def capture_training_factory(
     MissingDependencyError: torch is not installed.
     """
     if training not in TRAINING:
-        raise InputError(f"factory {spec}", "training", repr(training), f"one of {', '.join(TRAINING)}")
+        raise InputError(
+            f"factory {_spec_of(spec)}", "training", repr(training), f"one of {', '.join(TRAINING)}"
+        )
     if training == "joint":
         return capture_pair_factory(spec, partition=partition, tell=tell).joint
     with _building(spec, tell) as built:
@@ -144,7 +152,9 @@ def capture_training_factory(
         return step_graph(traced)
 
 
-def capture_pair_factory(spec: str, *, partition: str = "default", tell: Tell = _nobody) -> TrainingCapture:
+def capture_pair_factory(
+    spec: Factory, *, partition: str = "default", tell: Tell = _nobody
+) -> TrainingCapture:
     """Forward and backward of what the factory `spec` builds, apart and joined; raises as
     `capture_training_factory` does."""
     with _building(spec, tell) as built:
@@ -155,7 +165,14 @@ def capture_pair_factory(spec: str, *, partition: str = "default", tell: Tell = 
         )
 
 
-def build_factory(spec: str, *, seed: int = 0, weights: bool = True) -> Built:
+def torch_budgets_factory(spec: str, *, tell: Tell = _nobody) -> tuple[TorchBudget, ...]:
+    """What torch's own partitioner runs again of what the factory `spec` builds: `capture_budgets`."""
+    with _building(spec, tell) as built:
+        loss = built.trained.get("loss")
+        return capture_budgets(built.model, built.args, built.kwargs, loss=loss, name=built.name, tell=tell)
+
+
+def build_factory(spec: Factory, *, seed: int = 0, weights: bool = True) -> Built:
     """What the factory `spec` builds, on the CPU with weights: random ones come from `seed`. It is called
     under the meta device first, which tells how large they are; LARGE_BYTES and more are logged as a warning.
     Without `weights` parameters are on the meta device from the moment that a module has them, and inputs and
@@ -169,19 +186,19 @@ def build_factory(spec: str, *, seed: int = 0, weights: bool = True) -> Built:
     require_torch("running a model")
     import torch
 
-    with _current_folder_on_path():
-        factory = _find(spec)
+    with current_folder_on_path():
+        spec, factory = _spec_of(spec), _find(spec)
         torch.manual_seed(seed)
         why = ""
         if not weights:
             try:
                 with _without_weights():
                     return _unpack(spec, factory())
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 why = brief(error)
         _check_weights(spec, factory)
         torch.manual_seed(seed)
-        built = _unpack(spec, _call(spec, factory))
+        built = _unpack(spec, call_factory(spec, factory))
         if why:
             # Said now: a factory that fails with weights, too, is one line.
             log.warning("factory %s fails without weights (%s): real ones were built", spec, why)
@@ -219,7 +236,7 @@ def _check_weights(spec: str, factory: Callable[[], Any]) -> None:
     try:
         with torch.device("meta"):
             model = _unpack(spec, factory()).model
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         log.info("factory %s fails on the meta device (%s): its size is not known", spec, brief(error))
         return
     tensors = {
@@ -235,68 +252,34 @@ def _check_weights(spec: str, factory: Callable[[], Any]) -> None:
 
 
 @contextmanager
-def _building(spec: str, tell: Tell) -> Iterator[Built]:
+def _building(spec: Factory, tell: Tell) -> Iterator[Built]:
     """What the factory builds; errors of its inputs meanwhile say that it is the factory's."""
     tell("loading torch")
     require_torch("capturing a model")
     tell("building the model")
-    with _current_folder_on_path():
-        built = _unpack(spec, _build(spec, _find(spec)))
+    with current_folder_on_path():
+        spec, factory = _spec_of(spec), _find(spec)
+        built = _unpack(spec, _build(spec, factory))
         try:
             yield built
         except InputError as error:
             raise InputError(f"factory {spec}", error.place, error.found, error.expected) from error
 
 
-@contextmanager
-def _current_folder_on_path() -> Iterator[None]:
-    folder = str(Path.cwd())
-    added = folder not in sys.path
-    if added:
-        sys.path.insert(0, folder)
-    try:
-        yield
-    finally:
-        if added and folder in sys.path:
-            sys.path.remove(folder)
+def _spec_of(factory: Factory) -> str:
+    """What errors call it."""
+    if isinstance(factory, str):
+        return factory
+    made: Any = factory
+    while isinstance(made, partial):
+        made = made.func
+    # An object that is called has the name of its class.
+    named = made if hasattr(made, "__name__") else type(made)
+    return f"{named.__module__}:{named.__name__}"
 
 
-def _find(spec: str) -> Callable[[], Any]:
-    source = f"factory {spec}"
-    module_name, colon, path = spec.rpartition(":")
-    is_file = module_name.endswith(".py")
-    if not (module_name and colon and path) or (module_name.startswith(".") and not is_file):
-        raise InputError(
-            source,
-            "",
-            repr(spec),
-            "package.module:function or file.py:function (a whole script: memplan observe --fake)",
-        )
-    with as_input_error(source, f"module {module_name}", "a module that can be imported"):
-        target: Any = _import_file(module_name) if is_file else importlib.import_module(module_name)
-    for part in path.split("."):
-        if not hasattr(target, part):
-            raise InputError(source, f"module {module_name}", f"no {path!r} in it", "a function of that name")
-        target = getattr(target, part)
-    if not callable(target):
-        raise InputError(source, "", f"a {type(target).__name__}", "a function without arguments")
-    return target  # type: ignore[no-any-return]
-
-
-def _import_file(path: str) -> ModuleType:
-    """The Python file at `path` as a module, which finds others beside it."""
-    file = Path(path).resolve()
-    name = f"_factory_{file.stem}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None or not file.is_file():
-        raise FileNotFoundError(f"no such file: {path}")
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(file.parent))
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(file.parent))
-    return module
+def _find(spec: Factory) -> Callable[[], Any]:
+    return find_factory(spec) if isinstance(spec, str) else spec
 
 
 def _build(spec: str, factory: Callable[[], Any]) -> Any:
@@ -305,14 +288,9 @@ def _build(spec: str, factory: Callable[[], Any]) -> Any:
     try:
         with torch.device("meta"):
             return factory()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         log.warning("factory %s fails on the meta device (%s): building real weights", spec, brief(error))
-    return _call(spec, factory)
-
-
-def _call(spec: str, factory: Callable[[], Any]) -> Any:
-    with as_input_error(f"factory {spec}", "", "a factory that runs"):
-        return factory()
+    return call_factory(spec, factory)
 
 
 def _unpack(spec: str, built: Any) -> Built:
@@ -340,5 +318,5 @@ def _unpack(spec: str, built: Any) -> Built:
         kinds = ", ".join(type(part).__name__ for part in parts)
         found = f"({kinds})" if isinstance(built, (tuple, list)) else kinds
         raise InputError(f"factory {spec}", "return value", found, RETURNS)
-    name, shapes = spec.rpartition(":")[2], parts[3] if len(parts) == 4 else None
+    name, shapes = parse_factory(spec).function, parts[3] if len(parts) == 4 else None
     return Built(name, parts[0], tuple(args), dict(kwargs), shapes, trained)

@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import io
 import logging
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, redirect_stderr, suppress
 from functools import cache
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from memplan_engine.errors import InputError, MissingDependencyError
@@ -28,7 +32,7 @@ MEASURED = "2.13"
 """What kernels allocate was measured on this release, and its private interfaces are the ones in use."""
 MOST_ELEMENTS = 2**20
 """Of a tensor that is worked out: masks and positions are far below, activations are seldom."""
-PLAIN = (type(None), bool, int, float, str)
+PLAIN = frozenset((type(None), bool, int, float, str))
 """What is no tensor, and holds none."""
 EXPORTABLE = f"a model that torch.export can trace with these inputs, {RECORDED}"
 
@@ -36,7 +40,8 @@ EXPORTABLE = f"a model that torch.export can trace with these inputs, {RECORDED}
 @contextmanager
 def quiet() -> Iterator[None]:
     """Without torch's warnings and dumps of graphs: what matters is in the error, if there is one."""
-    names = ("torch.fx.experimental.symbolic_shapes", "torch._subclasses.fake_tensor")
+    # The last one tells torch's own viewers of each tensor, in records that look empty in a log.
+    names = ("torch.fx.experimental.symbolic_shapes", "torch._subclasses.fake_tensor", "torch.__trace")
     levels = {logger: logger.level for logger in map(logging.getLogger, names)}
     for logger in levels:
         logger.setLevel(logging.CRITICAL)
@@ -82,16 +87,31 @@ def fake_mode(unknown_sizes: bool = True) -> FakeTensorMode:
 
 def tensors_of(value: Any) -> list[torch.Tensor]:
     """The tensors among the leaves of `value`, in order."""
+    found: list[torch.Tensor] = []
+    _collect(value, found, *_tensors_and_leaves())
+    return found
+
+
+def _collect(value: Any, found: list[Any], kind_of_tensors: type, leaves: Callable[[Any], list[Any]]) -> None:
+    # What operators take is looked at often, and goes by itself.
+    kind = type(value)
+    if kind in PLAIN:
+        return
+    if kind in (tuple, list):
+        for part in value:
+            _collect(part, found, kind_of_tensors, leaves)
+    elif isinstance(value, kind_of_tensors):
+        found.append(value)
+    else:
+        found += [leaf for leaf in leaves(value) if isinstance(leaf, kind_of_tensors)]
+
+
+@cache
+def _tensors_and_leaves() -> tuple[type, Callable[[Any], list[Any]]]:
     import torch
     from torch.utils import _pytree as pytree
 
-    # What operators take is looked at often, and goes by itself.
-    kind = type(value)
-    if kind in (tuple, list):
-        return [tensor for part in value for tensor in tensors_of(part)]
-    if kind in PLAIN or isinstance(value, torch.Tensor):
-        return [] if kind in PLAIN else [value]
-    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+    return torch.Tensor, pytree.tree_leaves
 
 
 def part_of_path(part: Any) -> str:
@@ -111,18 +131,25 @@ def storage_of(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
+_INHERITED = object()
+
+
 @contextmanager
 def patched(*patches: tuple[Any, str, Any]) -> Iterator[None]:
-    """With other attributes: the module or class, the name, and what stands there meanwhile."""
+    """With other attributes: the module or class, the name, and what stands there meanwhile, which may be
+    what a class else inherits."""
     # As they are kept, not as `getattr` gives them: a class method is no bound one.
-    before = [(owner, name, vars(owner)[name]) for owner, name, _ in patches]
+    before = [(owner, name, vars(owner).get(name, _INHERITED)) for owner, name, _ in patches]
     try:
         for owner, name, value in patches:
             setattr(owner, name, value)
         yield
     finally:
         for owner, name, value in before:
-            setattr(owner, name, value)
+            if value is _INHERITED:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, value)
 
 
 def fake_storage(nbytes: int) -> torch.UntypedStorage:
@@ -237,12 +264,31 @@ def concrete(value: Any) -> int:
 
 
 def require_torch(purpose: str) -> None:
-    """Raise MissingDependencyError where torch is not installed; warn once of releases but MEASURED."""
+    """Import torch: raise MissingDependencyError where it is not installed; warn once of releases but
+    MEASURED."""
     try:
         import torch
     except ImportError:
         raise MissingDependencyError("torch", "torch", purpose) from None
     _warn_unless_measured(str(torch.__version__))
+
+
+def look_for_torch(purpose: str) -> None:
+    """As `require_torch`, for who has another process import torch, which takes seconds."""
+    if find_spec("torch") is None:
+        raise MissingDependencyError("torch", "torch", purpose)
+    _warn_unless_measured(torch_version())
+
+
+def torch_version() -> str:
+    """The release of torch that is installed, which need not be imported for it."""
+    loaded = sys.modules.get("torch")
+    if loaded is None:
+        with suppress(PackageNotFoundError):
+            return version("torch")
+        # Built in place, without metadata.
+        loaded = import_module("torch")
+    return str(loaded.__version__)
 
 
 @cache

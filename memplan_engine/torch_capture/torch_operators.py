@@ -89,12 +89,14 @@ def arguments_of(
     return {**unsaid, **dict(zip((argument.name for argument in arguments), args, strict=False)), **kwargs}
 
 
+@lru_cache(maxsize=4096)
 def gives_views(target: Any) -> bool:
     """Whether the schema of the operator `target` says that it returns an argument or a view of one."""
     schema = getattr(target, "_schema", None)
     return schema is not None and any(result.alias_info is not None for result in schema.returns)
 
 
+@lru_cache(maxsize=4096)
 def is_repeatable(target: Any) -> bool:
     """Whether the operator `target` gives the same for the same arguments: nothing random, and no memory
     whose content nobody knows."""

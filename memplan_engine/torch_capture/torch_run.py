@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError, MemplanError, one_line
 from memplan_engine.graph import Op
+from memplan_engine.torch_capture.torch_arguments import plain_arguments
 from memplan_engine.torch_capture.torch_fake import (
     RECORDED,
     FakeTwins,
@@ -26,7 +27,7 @@ from memplan_engine.torch_capture.torch_fake import (
     storage_of,
 )
 from memplan_engine.torch_capture.torch_operators import as_on_cpu, out_variant_of, written_values
-from memplan_engine.torch_capture.torch_source import located, source_of
+from memplan_engine.torch_capture.torch_source import located, source_of, went_through
 
 if TYPE_CHECKING:
     import torch
@@ -205,6 +206,7 @@ class Run:
                 module=str(stack[-1][0]).split("@")[0] if stack else "",
                 source=source_of(node.meta.get("stack_trace")),
                 out_variant=out_variant_of(node.target),
+                arguments=plain_arguments(node.target, node.args, node.kwargs),
             )
         )
 
@@ -299,6 +301,10 @@ def wrapped_mode(kind: str, args: Any) -> AbstractContextManager[Any]:
     return torch.set_grad_enabled(*args) if kind == "wrap_with_set_grad_enabled" else torch.autocast(*args)
 
 
+WEIGHTS_HERE = "weights that are on this disk, or a model from its configuration: AutoModel….from_config"
+"""A way out of `from_pretrained` that fails: nothing is downloaded here."""
+
+
 @contextmanager
 def as_input_error(source: str, place: str, expected: str, lines: bool = False) -> Iterator[None]:
     """What fails meanwhile becomes an InputError with the kind and the first line of the error, and with
@@ -307,8 +313,11 @@ def as_input_error(source: str, place: str, expected: str, lines: bool = False) 
         yield
     except MemplanError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        # Code of a user's that ends the program is no answer to what was asked.
         found = located(brief(error), error) if lines else brief(error)
+        if isinstance(error, OSError) and went_through(error, "from_pretrained"):
+            expected = WEIGHTS_HERE
         raise InputError(source, place, found, expected) from error
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path, PurePosixPath
 from sysconfig import get_path
@@ -16,6 +17,8 @@ PACKAGES = re.compile(r"^.*/(?:site|dist)-packages/")
 ENGINE = str(Path(__file__).parents[1])
 OTHERS = (ENGINE, get_path("stdlib"), "<")
 """Folders of code that is nobody's model."""
+LIBRARIES = ("torch/", "typing_extensions.py")
+"""Packages of such code: torch, and what torch marks its old functions with."""
 MAX_CODE = 200
 """Characters of a source line that are kept."""
 
@@ -33,20 +36,30 @@ def source_of(stack_trace: str | None) -> Source | None:
 
 
 def source_of_error(error: BaseException) -> Source | None:
-    """The innermost line of the user's own code that `error` went through; None where there is none."""
-    source: Source | None = None
-    for frame, number in walk_tb(error.__traceback__):
+    """The innermost line that `error` went through that is neither torch's nor ours; None where there is
+    none."""
+    return next((line for line, _ in _lines_of(error)), None)
+
+
+def _lines_of(error: BaseException) -> Iterator[tuple[Source, bool]]:
+    """The lines that `error` went through, but for torch's and ours, the innermost first, and whether each is
+    in a package that is installed."""
+    for frame, number in reversed(list(walk_tb(error.__traceback__))):
         path = frame.f_code.co_filename
         if is_users(path):
             code = linecache.getline(path, number).strip()[:MAX_CODE]
-            source = Source(portable_path(path), number, code)
-    return source
+            yield Source(portable_path(path), number, code), bool(PACKAGES.match(path))
+
+
+def went_through(error: BaseException, function: str) -> bool:
+    """Whether `error` was raised within a call of a function of that name."""
+    return any(frame.f_code.co_name == function for frame, _ in walk_tb(error.__traceback__))
 
 
 @cache
 def is_users(file: str) -> bool:
     """Whether `file` is neither torch's nor Python's nor ours."""
-    return not file.startswith(OTHERS) and not portable_path(file).startswith("torch/")
+    return not file.startswith(OTHERS) and not portable_path(file).startswith(LIBRARIES)
 
 
 def is_ours(file: str) -> bool:
@@ -55,9 +68,14 @@ def is_ours(file: str) -> bool:
 
 
 def located(message: str, error: BaseException) -> str:
-    """`message`, with the line of the user's code that `error` went through."""
-    line = source_of_error(error)
-    return f"{message} at {line.file}:{line.line}" if line else message
+    """`message`, with the line of the user's code that `error` went through; where a package of others raised
+    it, with the line there, too."""
+    lines = list(_lines_of(error))
+    if not lines:
+        return message
+    raised = lines[0][0]
+    own = next((line for line, is_packaged in lines if not is_packaged), raised)
+    return f"{message} at {own}" + (f", in {raised}" if own != raised else "")
 
 
 def _frames(stack_trace: str) -> list[Source]:

@@ -6,19 +6,21 @@ runtime."""
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from memplan_engine.torch_capture.torch_fake import storage_of
+from memplan_engine.torch_capture.torch_fake import PLAIN, storage_of
 from memplan_engine.torch_capture.torch_operators import as_on_cpu, gives_views
 
 GIVES_BACK_NEW = {"aten::lift_fresh", "aten::lift"}
 """Operators that give back their argument, which nobody else has seen before: `torch.tensor(…)`."""
 STRIDED = torch.strided
+DEVICE_OF, META = torch.ops.prim.device.default, torch.device("meta")
+"""What C++ asks of fake tensors, several times in each op; where they are run for their shapes alone."""
 OTHERWISE_FAKE = ("aten.one_hot",)
 """Ops made of others on fake tensors than on real ones, where they hold nothing beside their result."""
 
@@ -48,6 +50,7 @@ class StorageWatch:
     def __init__(self) -> None:
         self._refs: dict[int, _Ref] = {}
         self._entries: dict[int, tuple[int, Any]] = {}
+        self._has_zeros = False
 
     def allocated(self, storage: torch.UntypedStorage, shown: torch.Tensor) -> Any:
         """What to be told of when `storage` is gone; None for one that does not count. `shown` is the tensor
@@ -63,6 +66,14 @@ class StorageWatch:
         key = storage_of(tensor)
         return any(storage_of(each) == key for each in tensors_in((args, kwargs)))
 
+    def has_memory(self, tensor: torch.Tensor) -> bool:
+        """Whether there is memory behind the storage of `tensor`. A zero tensor, of forward-mode autograd,
+        has only the size of it; once there is one, torch asks for the shapes of results with it on meta,
+        which else stands for the CPU."""
+        is_zero = tensor._is_zerotensor()
+        self._has_zeros |= is_zero
+        return not is_zero and not (self._has_zeros and tensor.is_meta)
+
     def exclude(self, value: Any) -> None:
         """Leave out the storages of the tensors in `value`: they are there before the run."""
         for tensor in tensors_in(value):
@@ -71,7 +82,7 @@ class StorageWatch:
     def returned(self, value: Any, args: Any, kwargs: Any, operator: Any) -> None:
         """Take note of what `operator` gave back for these arguments."""
         for tensor in (value,) if type(value) is torch.Tensor else tensors_in(value):
-            if tensor.layout is not STRIDED:
+            if tensor.layout is not STRIDED or not self.has_memory(tensor):
                 continue
             storage = tensor.untyped_storage()
             key = storage._cdata
@@ -198,27 +209,49 @@ class Inside(OperatorMode):  # type: ignore[no-untyped-call]
         return value
 
 
+def device_of(fake: Any) -> torch.device:
+    """What DEVICE_OF gives of a fake tensor, without the modes that it would go through."""
+    device: torch.device = META if fake.fake_mode.in_kernel_invocation else fake.fake_device
+    return device
+
+
 def has_parts(types: Iterable[type]) -> bool:
     """Whether some of these types of tensors are made of others (`DTensor`, of what a rank has of it), which
     they call an operator of in turn: they have no bytes, and a mode that gives way sees what is allocated."""
-    return any(hasattr(kind, "__tensor_flatten__") for kind in types)
+    for kind in types:  # noqa: SIM110 - this is asked for each op, and a generator takes as long again.
+        if _is_of_parts(kind):
+            return True
+    return False
 
 
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+@cache
+def _is_of_parts(kind: type) -> bool:
+    return hasattr(kind, "__tensor_flatten__")
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
     """The tensors that have a storage, in nested tuples, lists and dicts; of what is made of others its
     parts."""
+    found: list[torch.Tensor] = []
+    _collect(value, found)
+    return found
+
+
+def _collect(value: Any, found: list[torch.Tensor]) -> None:
+    if type(value) in PLAIN:
+        return
     if isinstance(value, torch.Tensor):
-        if hasattr(value, "__tensor_flatten__"):
-            for name in value.__tensor_flatten__()[0]:
-                yield from tensors_in(getattr(value, name))
-        elif value.layout is torch.strided:
-            yield value
+        if _is_of_parts(type(value)):
+            for name in value.__tensor_flatten__()[0]:  # type: ignore[attr-defined]
+                _collect(getattr(value, name), found)
+        elif value.layout is STRIDED:
+            found.append(value)
     elif isinstance(value, (tuple, list)):
         for part in value:
-            yield from tensors_in(part)
+            _collect(part, found)
     elif isinstance(value, dict):
         for part in value.values():
-            yield from tensors_in(part)
+            _collect(part, found)
 
 
 def is_composite(operator: Any) -> bool:

@@ -25,6 +25,9 @@ class Rule(StrEnum):
     FIXED = "fixed offsets are kept"
     OVERLAP = "buffers that are live together share no bytes"
     OBJECTS = "buffers of one object are never live together, and objects share no bytes"
+    BANK = "each buffer lives in one bank that it may live in, and the banks' plans have it there"
+    CAPACITY = "each bank stays within its capacity"
+    MOVES = "each op finds the current value where it looks, and each copy is paid for"
     BOUND = "the certificate proves the lower bound"
 
 

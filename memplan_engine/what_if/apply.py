@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from memplan_engine.banks.bank_values import Banks
 from memplan_engine.errors import InputError
 from memplan_engine.graph import MAX_BYTES
 from memplan_engine.problem import FREE, Buffer, Gap, Ints, Problem, make_problem
@@ -103,8 +104,16 @@ class _Draft:
             callers=problem.callers.select(source) if problem.callers else None,
             ids=_ids(problem, names, source),
             scope=problem.scope,
+            banks=_banks(problem, columns["size"], source),
         )
         return Edited(edited, source)
+
+
+def _banks(problem: Problem, size: Ints, source: Ints) -> Banks | None:
+    """The banks for buffers that now have `size` bytes: accesses grow and shrink with it."""
+    if problem.banks is None:
+        return None
+    return problem.banks.select(source).resized(problem.size[source], size)
 
 
 def _ids(problem: Problem, names: list[str], source: Ints) -> list[str] | None:

@@ -62,6 +62,8 @@ def test_names_that_the_file_has_are_left_to_it() -> None:
         (STEP.replace("loss.backward()", "loss.backward(); more(loss)"), (6,), (6, "not a statement on a")),
         (STEP.replace("optimizer.step()", "other = 1; optimizer.step()"), (6,), (6, "not a statement on a")),
         (STEP.replace("count(loss)", "second.step()"), (5, 6), (5, "several calls of step()")),
+        (STEP.replace("count(loss)", "if SKIP: return loss"), (6,), (6, "it may be left out: a return")),
+        (STEP.replace("count(loss)", "if loss > 9: raise ValueError"), (6,), (6, "it may be left out")),
         (STEP.replace("optimizer.step()", "optimizer.step(closure)"), (6,), (0, NO_STEP)),
         (STEP.replace("optimizer.step()", "make().step()"), (6,), (0, NO_STEP)),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import subprocess
 from dataclasses import replace
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from memplan_engine.advice.source_edits import edited_line, move_statements, unified_diff, write_in_place
+from memplan_engine.advice.moved_statements import forget_names, move_statements
+from memplan_engine.advice.source_edits import Edited, edited_line, unified_diff, write_in_place
 from memplan_engine.graph import Graph, Op, Phase, Role, Source, Storage, Tensor
 
 FILE = "net.py"
@@ -181,6 +183,149 @@ def test_statements_stay_where_the_order_is_theirs_and_across_what_is_no_assignm
     graph = graph_of(text, (4, "big", "x", "b"), (2, "big", "x", "a"))
     assert move_statements(text, FILE, graph).text == text
     assert move_statements(BRANCHES, FILE, graph_of(BRANCHES, (2, "big", "x", "a"))).text == BRANCHES
+
+
+LAYERS = """class Block:
+    def forward(self, x):
+        return self.conv(x)
+
+class Net:
+    def forward(self, x):
+        a = self.left(x)
+        b = self.blocks[1](x)
+        c = self.small(a)
+        d = half(b)
+        return c + d
+
+def half(x):
+    return x[0]
+"""
+
+
+def test_a_statement_has_the_ops_of_the_layers_and_functions_that_it_calls() -> None:
+    # In the order left, small, blocks.1, half; each op stands in a line of what is called.
+    made = [(3, "conv", "x", "a"), (3, "conv", "a", "c"), (3, "conv", "x", "b"), (14, "select", "b", "d")]
+    layers = ["net.left.conv", "net.small.conv", "net.blocks.1.conv", "net"]
+    graph = graph_of(LAYERS, *made)
+    ops = tuple(replace(op, module=layer) for op, layer in zip(graph.ops, layers, strict=True))
+    lines = LAYERS.splitlines()
+    edited = move_statements(LAYERS, FILE, replace(graph, ops=ops))
+    assert edited.text.splitlines() == [*lines[:7], lines[8], lines[7], *lines[9:]]
+    assert edited.lines == (8, 9)
+    # A layer of that name of somebody else, beside whom the others do not lie, tells nothing.
+    other = replace(ops[1], module="other.small.conv")
+    alike = replace(graph, ops=(ops[0], ops[2], ops[1], ops[3], other))
+    assert move_statements(LAYERS, FILE, alike).text == LAYERS
+
+
+def test_names_end_behind_their_last_reader_where_they_live_in_one_block() -> None:
+    text = (
+        "def f(self, x):\n"
+        "    a = big(x)\n"
+        "    s = a.sum()\n"
+        "    b, c = two(x)\n"
+        "    x = x + b\n"
+        "    t = b + c\n"
+        "    u = [s for s in c]\n"
+        "    return s + t\n"
+        "\n"
+        "def g(x):\n"
+        "    a = big(x)\n"
+        "    return small(a)\n"
+    )
+    lines = text.splitlines()
+    forgotten = forget_names(Edited(text, (3,))).text.splitlines()
+    assert forgotten == [
+        *lines[:3],
+        "    del a",
+        *lines[3:6],
+        "    del b",
+        lines[6],
+        "    del c",
+        *lines[7:],
+    ]
+    # Of functions in which nothing was moved nothing changes.
+    assert forget_names(Edited(text, ())).text == text
+
+
+READ = "the name is read below as well, where this run did not come"
+ELSEWHERE = "the layer is called in another line as well, where this run did not come"
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "said"),
+    [
+        ("z = torch.exp(x)\nif skip:\n    z = z + x\nreturn z", 2, READ),
+        ("z = x.exp()\nreturn z if not skip else x", 2, READ),
+        ("z = x + w\nreturn z if not skip else x", 2, READ),
+        ("z = torch.exp(x)\ndef later():\n    return x\nreturn z", 2, READ),
+        ("x = torch.exp(x)\nreturn x + 1", 2, ""),
+        ("z = torch.exp(x)\nx = z + 1\nreturn x", 2, ""),
+        ("if skip:\n    z = torch.exp(x)\n    x = z\nreturn x", 3, ""),
+        ("z = self.exp(x)\nreturn z", 2, "no call or operator in the line that is this op alone"),
+        ("z = np.exp(x)\nreturn z", 2, "no call or operator in the line that is this op alone"),
+        ("z = helper(x)\nreturn z", 2, "the op runs in what is called there, not in the line"),
+    ],
+)
+def test_what_another_run_may_read_is_not_written_over(body: str, line: int, said: str) -> None:
+    body = body.replace("\n", "\n        ")
+    text = f"class N:\n    def f(self, x, w, skip):\n        {body}\nimport numpy as np\n"
+    kind = "add" if "x + w" in body else "exp"
+    graph = graph_of(text, (line + 1, kind, "x w" if kind == "add" else "x", "y"))
+    edited = write_in_place(text, FILE, graph, {"y": "x"})
+    assert (edited.text == text, edited.left) == (bool(said), ((line + 1, said),) if said else ())
+
+
+@pytest.mark.parametrize(
+    ("calls", "said"),
+    [
+        ("return self.act(x)", ""),
+        ("if self.training:\n        return self.act(x) + x\n    return self.act(x)", ELSEWHERE),
+        ("z = self.act(x)\n    if self.training:\n        z = z + x\n    return z", READ),
+    ],
+)
+def test_a_layer_is_changed_where_all_of_its_calls_were_seen(calls: str, said: str) -> None:
+    text = f"def init(self):\n    self.act = nn.ReLU()\n\ndef f(self, x):\n    {calls}\n"
+    seen = max(n for n, each in enumerate(text.splitlines(), 1) if "self.act(x)" in each)
+    edited = write_in_place(text, FILE, graph_of(text, (seen, "relu", "x", "y"), module="act"), {"y": "x"})
+    assert (edited.text == text, edited.left) == (bool(said), ((seen, said),) if said else ())
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "kind", "expected"),
+    [
+        ("z = F.relu(\n    x,\n)", 1, "relu", "z = F.relu(\n    x, inplace=True,\n)"),
+        ("z = F.relu((x))", 1, "relu", "z = F.relu((x), inplace=True)"),
+        ("z = F.leaky_relu(x, negative_slope=(0.1))", 1, "leaky_relu", None),
+        ("z = fn.silu(x)", 1, "silu", "z = fn.silu(x, inplace=True)"),
+        ("z = torch.nn.functional.silu(x)", 1, "silu", "z = torch.nn.functional.silu(x, inplace=True)"),
+        ("x = x + (w\n    * 2)", 1, "add", "x += (w\n    * 2)"),
+        ("a = '\u2028'; z = torch.exp(x)", 1, "exp", "a = '\u2028'; z = torch.exp_(x)"),
+        ("a = 1\f\nz = torch.exp(x)", 2, "exp", "a = 1\f\nz = torch.exp_(x)"),
+    ],
+)
+def test_an_edit_keeps_the_form_of_a_call(code: str, line: int, kind: str, expected: str | None) -> None:
+    head = "import torch.nn.functional as fn\n"
+    text = head + code + "\n"
+    graph = graph_of("\n" * 9, (line + 1, kind, "x w" if kind == "add" else "x", "y"))
+    code_of = text.split("\n")[line].strip()
+    ops = tuple(replace(op, source=Source(FILE, line + 1, code_of)) for op in graph.ops)
+    edited = write_in_place(text, FILE, replace(graph, ops=ops), {"y": "x"})
+    if expected is None:
+        expected = code[:-1] + ", inplace=True)"
+    assert edited.text == f"{head}{expected}\n"
+    ast.parse(edited.text)
+
+
+def test_lines_that_are_added_end_as_those_of_the_file() -> None:
+    text = BRANCHES.replace("\n", "\r\n")
+    graph = graph_of(BRANCHES, (2, "big", "x", "a"), (4, "exp", "a", "a2"), (5, "sum", "a2", "left"),
+        (3, "big", "x", "b"), (6, "sum", "b", "right"), (7, "add", "left right", "out"))  # fmt: skip
+    edited = forget_names(move_statements(text, FILE, graph))
+    assert "    del a\r\n" in edited.text
+    assert edited.text.count("\n") == edited.text.count("\r\n") == text.count("\n") + 2
+    # GNU patch takes a name with a space in it up to a tab.
+    assert unified_diff("a\n", "b\n", "my net.py").startswith("--- a/my net.py\t\n+++ b/my net.py\t\n")
 
 
 @pytest.mark.parametrize("tool", [["patch", "-p1"], ["git", "apply"]])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from memplan_engine.analysis.buffer_names import step_labels
 from memplan_engine.analysis.peak import find_peak
-from memplan_engine.analysis.provenance import UNKNOWN, Provenance, find_provenance, ops_at, step_labels
+from memplan_engine.analysis.provenance import UNKNOWN, Provenance, find_provenance, ops_at
 from memplan_engine.graph import Graph, Op, Role, Source, Storage, Tensor, check_graph
 from memplan_engine.lifetimes import to_problem
 from memplan_engine.problem import make_problem
@@ -68,10 +69,10 @@ def test_an_input_is_made_by_no_op_and_read_by_the_one_that_views_it_first():
 def test_the_ops_of_a_step_and_their_labels():
     problem = to_problem(NET)
     assert [op.name for op in ops_at(problem, 2)] == ["relu"]
-    assert step_labels(problem) == ["view", "fc", "relu", "sum"]
+    assert step_labels(problem) == ["fc · view", "fc · linear", "act · relu_", "sum"]
     together = to_problem(NET, Schedule((0, 0, 1, 2), 3))
     assert [op.name for op in ops_at(together, 0)] == ["view", "fc"]
-    assert step_labels(together) == ["view, fc", "relu", "sum"]
+    assert step_labels(together) == ["fc · view, fc · linear", "act · relu_", "sum"]
 
 
 def test_the_peak_knows_its_op_and_where_its_buffers_come_from():

@@ -276,7 +276,7 @@ def test_without_a_verb_there_is_the_help(memplan):
     assert code == 2
     assert "Usage: memplan" in out + err
     verbs = [line.split()[0] for line in (out + err).split("Plan:")[1].splitlines() if line.strip()]
-    assert verbs[:3] == ["plan", "compare", "what-if"]
+    assert verbs[:3] == ["plan", "compare", "check"]
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_a_recorded_out_of_memory_is_tried_with_other_settings(memplan):
     assert "recorded device  1.42 GiB (1.4 GiB reserved and 20 MiB free when a request failed" in out
     assert "does not fit: 24 MiB asked for at step 1,952 cannot be met, as recorded" in out
     assert 'PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"' in out
-    assert "with expandable_segments:True the request is met (rules only)" in out
+    assert "with expandable_segments:True this request succeeds (rules only)" in out
     assert "total capacity" not in out  # which nobody knows
     said = json.loads(memplan("allocator", EXAMPLE, "--json")[1])
     assert (said["device"]["is_recorded"], said["device"]["overheads"]) == (True, [])

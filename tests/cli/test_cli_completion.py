@@ -23,6 +23,8 @@ from tests import ROOT
         ("memplan wh", ["what-if"]),
         ("memplan re", ["report", "replay", "reuse"]),
         ("memplan plan --strat", ["--strategy"]),
+        ("memplan history b", ["blame", "bisect", "baseline"]),
+        ("memplan history log --var", ["--variant"]),
         ("memplan plan example_g", []),
     ],
 )

@@ -81,7 +81,7 @@ def test_only_as_many_run_as_show_the_largest_that_fits(memplan, tmp_path, recor
         {"values": {"tp": 1}, "name": "batch", "largest": 4},
         {"values": {"tp": 2}, "name": "batch", "largest": 8},
     ]
-    assert sorted(recorded) == [(1, 4), (1, 8), (2, 4), (2, 8)]
+    assert sorted(recorded) == [(1, 1), (1, 4), (1, 8), (2, 1), (2, 4), (2, 8)]
     out = memplan("devices", "--sweep", "grid.toml", "-o", "out")[1]
     assert "largest batch that fits" in out
     assert "rank 2 leads, was rank 0" in out

@@ -36,7 +36,7 @@ def test_the_text(memplan, both):
     assert lines[0] == "list → head: arena +10 B (+5.9 %): 170 B → 180 B"
     assert lines[1:4] == [
         "Peak +10 B, 170 B → 180 B: +30 B because b is larger: 50 B → 80 B.",
-        "−20 B because base holds 150 B at step 1 and peaks elsewhere, 170 B at step 3.",
+        "−20 B because at the matching step 1 base holds 150 B; its own peak, 170 B, is at step 3.",
         "",
     ]
     table = {line.split("  ")[0]: re.split(r"\s{2,}", line)[1:] for line in lines[5:8]}
@@ -97,7 +97,7 @@ def test_markdown_reads_well_as_a_comment(memplan, both):
     assert lines[2:5] == [
         "**Peak +10 B, 170 B → 180 B: +30 B because b is larger: 50 B → 80 B.**",
         "",
-        "- −20 B because base holds 150 B at step 1 and peaks elsewhere, 170 B at step 3.",
+        "- −20 B because at the matching step 1 base holds 150 B; its own peak, 170 B, is at step 3.",
     ]
     assert lines[6:9] == [
         "| | base | head | change |",

@@ -87,9 +87,9 @@ def test_it_says_what_a_real_run_says(observe: Any, options: tuple[str, ...]) ->
     assert said["state_bytes"] == weights + kept
     assert said["steps"] == (2 if options else 0)
     told = observe("models.py:net", "--fake", *options)[1]
-    assert re.search(
-        rf"together +\S+ \S+ \({said['peak_bytes'] + weights + kept:,} B\): peak and state", told
-    )
+    assert said["input_bytes"] == 32 * 8 * 4
+    both = said["peak_bytes"] + weights + kept + 32 * 8 * 4
+    assert re.search(rf"together +\S+ \S+ \({both:,} B\): peak, state and inputs \(1 KiB\)", told)
 
 
 def test_what_it_writes_is_planned_explained_and_compared(observe: Any, memplan: Any) -> None:

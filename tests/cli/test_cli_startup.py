@@ -10,12 +10,14 @@ import re
 import subprocess
 import sys
 from importlib import import_module
+from types import SimpleNamespace
 
 import pytest
 
 import memplan_engine
 from memplan_engine.cli.app import GROUPS, VERBS, app, load_verb
 from memplan_engine.cli.main import HEAVY_VERBS
+from memplan_engine.cli.values import name_values
 from tests import ROOT
 from tests.support.buffer_list import BUFFERS
 
@@ -135,13 +137,20 @@ def test_what_cannot_be_written_is_no_success(tmp_path):
 
 
 def test_the_verbs_are_in_the_modules_that_the_table_says_with_the_help_of_their_own():
+    groups = {verb for verb, (module, _) in VERBS.items() if not module}
     for verb, (module, text) in VERBS.items():
         command = load_verb(verb)
-        assert command.callback.__module__ == f"memplan_engine.cli.commands.{module}"
         assert command.get_short_help_str(1_000) == text
+        if verb in groups:
+            own = {f"{verb} {name}" for name in command.commands}
+            assert own == {name for name in VERBS if name.startswith(f"{verb} ")} != set()
+        else:
+            assert command.callback.__module__ == f"memplan_engine.cli.commands.{module}"
     registered = {each.name or each.callback.__name__ for each in app.registered_commands}
-    assert registered == set(VERBS)
-    heavy = {"capture_command", "run_command", "devices_command", "dashboard_command"}
+    assert registered == set(VERBS) - groups
+    assert {verb.partition(" ")[0] for verb in VERBS if " " in verb} == groups
+    heavy = {"capture_command", "run_command", "devices_command", "zoo.zoo_command", "dashboard_command"}
+    heavy |= {"history.record_command", "history.bisect_command"}
     assert set(HEAVY_VERBS) == {verb for verb, (module, _) in VERBS.items() if module in heavy}
 
 
@@ -162,15 +171,36 @@ def test_the_options_of_a_verb_wait_for_neither_compiler_nor_json(tmp_path):
         assert modules & {"numba", "pydantic", "torch", "onnx", "pandas"} == set()
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["observe", "--fake", "train.py"],
+        ["observe", "--fake", "train.py", "--device", "cuda"],
+        ["devices", "train.py", "--world", "2"],
+        ["devices", "--sweep", "grid.toml", "-o", "kept"],
+    ],
+    ids=lambda line: " ".join(line[:2]),
+)
+def test_who_has_a_script_predicted_leaves_torch_to_its_process(tmp_path, line):
+    (tmp_path / "train.py").write_text("import torch\ntorch.rand(3, device='cuda').sum()\n")
+    (tmp_path / "grid.toml").write_text('script = "train.py"\nworld = [1, 2]\ndevice = "rtx4090"\n[values]\n')
+    if "cuda" not in line and line[0] == "observe":
+        (tmp_path / "train.py").write_text("import torch\ntorch.rand(3).sum()\n")
+    modules, _ = modules_after(line, tmp_path)
+    assert "memplan_engine.runtime.scripts.host" in modules
+    assert modules & {"torch", "sympy", "numba"} == set()
+
+
 def test_the_help_calls_values_by_words_and_not_by_types(capsys):
     for verb in VERBS:
         with pytest.raises(SystemExit):
-            app([verb, "--help"], prog_name="memplan")
+            app([*verb.split(), "--help"], prog_name="memplan")
         text = capsys.readouterr().out
         assert not re.search(r"<(str|int|int range|float|path)>|\{", text), text
-    for verb, usage in (("plan", "FILE"), ("diff", "BASE HEAD"), ("phases", "FILE [OTHER]")):
+    usages = {"plan": "FILE", "diff": "BASE HEAD", "phases": "FILE [OTHER]", "history trend": "[MODEL]"}
+    for verb, usage in usages.items():
         with pytest.raises(SystemExit):
-            app([verb, "--help"], prog_name="memplan")
+            app([*verb.split(), "--help"], prog_name="memplan")
         assert capsys.readouterr().out.startswith(f"Usage: memplan {verb} [OPTIONS] {usage}\n")
     with pytest.raises(SystemExit):
         app(["what-if", "--help"], prog_name="memplan")
@@ -210,7 +240,20 @@ def test_the_help_has_every_verb_in_its_group(tmp_path, line):
             verbs.append(verb)
             said[verb] = sentence
     assert {group: tuple(verbs) for group, verbs in listed.items()} == GROUPS
-    assert said == {verb: text for verb, (_, text) in VERBS.items()}
+    assert said == {verb: text for verb, (_, text) in VERBS.items() if " " not in verb}
+
+
+def test_a_verb_with_verbs_of_its_own_lists_them_and_waits_for_none(tmp_path):
+    for line in (["history", "--help"], ["history", "log", "--help"]):
+        modules, _ = modules_after(line, tmp_path)
+        assert modules & {"numba", "pydantic", "torch", "onnx", "pandas", "sqlalchemy", "alembic"} == set()
+        assert ("memplan_engine.cli.commands.history.log_command" in modules) == (len(line) == 3)
+    done = end_of(tmp_path, "history", "--help")
+    verbs = done.stdout.partition("Verbs:\n")[2].splitlines()
+    listed = [row.split()[0] for row in verbs if re.match("  [a-z]", row)]
+    assert listed == [verb.split()[1] for verb in VERBS if verb.startswith("history ")]
+    wrong = end_of(tmp_path, "history", "frobnicate")
+    assert (wrong.returncode, wrong.stderr) == (2, "memplan: No such command 'frobnicate'. (see --help)\n")
 
 
 def test_the_groups_are_those_of_the_readme():
@@ -248,3 +291,13 @@ def test_the_public_names_are_those_of_their_modules():
     assert set(memplan_engine.__all__) <= set(dir(memplan_engine))
     with pytest.raises(AttributeError, match="make_plans"):
         _ = memplan_engine.make_plans
+
+
+def test_values_are_named_whatever_a_typer_calls_its_types():
+    """Typer 0.29 has no `type` of a parameter: what is called by its name still is."""
+    limit, other = (
+        SimpleNamespace(param_type_name="option", name=name, metavar=None, is_flag=False)
+        for name in ("fail_above", "other")
+    )
+    name_values(SimpleNamespace(params=[limit, other]))
+    assert (limit.metavar, other.metavar) == ("GROWTH", None)

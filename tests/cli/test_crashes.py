@@ -33,7 +33,7 @@ import torch
 def net():
     return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU()).eval(), (torch.rand(4, 8),)
 """
-SCRATCH = "list.csv", "models.py", "recorded.json", "said", "__pycache__"
+SCRATCH = "list.csv", "models.py", "recorded.json", "traced.json", "said", "__pycache__"
 KILLS = 20
 """At random moments, of each command."""
 MOST_LINES = 200
@@ -53,10 +53,15 @@ WRITING = {
     "plan": (
         Writing("plan list.csv -o plan.json"),
         Writing("plan list.csv -o plan.csv --capacity 169 --core core.csv", ("output", "core"), 1),
+        Writing("plan list.csv --emit-c plan.h --emit-ld plan.ld", ("emit_c", "emit_ld")),
     ),
     "diff": (
         Writing("diff list.csv list.csv --strategy greedy_by_size -o diff.json"),
         Writing("diff list.csv list.csv --strategy greedy_by_size -o diff.md"),
+    ),
+    "check": (
+        Writing("check models.py:net -o checked.json"),
+        Writing("check models.py:net --max-arena 1 -o checked.md", code=1),
     ),
     "what-if": (
         Writing("what-if list.csv --pin a=0 -o plan.json --save-edits edits.json", ("output", "save_edits")),
@@ -74,7 +79,9 @@ WRITING = {
             ("output", "png", "svg"),
         ),
     ),
-    "snapshot": (Writing("snapshot recorded.json -o plan.json"),),
+    "snapshot": (
+        Writing("snapshot traced.json -o plan.json --counters counted.json", ("output", "counters")),
+    ),
     "allocator": (Writing("allocator recorded.json -o placed.json"),),
     "replay": (Writing("replay list.csv -o replay.json"),),
     "capture": (Writing("capture models.py:net -o graph.json"),),
@@ -86,11 +93,16 @@ WRITING = {
     ),
     "observe": (Writing("observe models.py:net -o seen.json --trace trace.json", ("output", "trace")),),
 }
-READ = {"schedule", "edits", "plan", "folder", "calibration"}
+READ = {"costs", "schedule", "edits", "plan", "folder", "calibration"}
 """Options of a path that is read."""
-TOO_LONG = {"calibrate", "devices"}
+TOO_LONG = {"calibrate", "devices", "zoo"}
 """Verbs that work for long before they write, as the others do: minutes, or seconds a rank."""
-CAPTURED_AGAIN = {"patch"}
+FOLDERS = {"badges"}
+"""Options of a folder, in which each file is written as the others are."""
+WITH_STORE = {"history record", "history baseline", "history trend"}
+"""Verbs that have a store beside them, the writers of which `history/test_kills.py` kills; what they write to
+a file is written as the others' is."""
+CAPTURED_AGAIN = {"checkpoints", "patch"}
 """Of `fit`: written as the others once two models were captured in another process, which takes seconds."""
 COMMANDS = [writing for several in WRITING.values() for writing in several]
 
@@ -110,6 +122,10 @@ def is_whole(path: Path) -> bool:
                     image.load()
             case ".html":
                 return path.read_text().rstrip().endswith("</html>")
+            case ".h":
+                return path.read_text().endswith("#endif /* PLAN_PLAN_H */\n")
+            case ".ld":
+                return path.read_text().endswith("} > ARENA\n")
             case ".md":
                 return path.read_text().endswith("\n") and path.read_bytes() != OLD
     except Exception:
@@ -118,14 +134,14 @@ def is_whole(path: Path) -> bool:
 
 
 def test_every_option_that_writes_is_in_the_table() -> None:
-    for verb in VERBS.keys() - TOO_LONG:
+    for verb in VERBS.keys() - TOO_LONG - WITH_STORE:
         paths = {
             each.name
             for each in load_verb(verb).params
             if each.param_type_name == "option" and "Path" in type(each.type).__name__
         }
         written = {option for writing in WRITING.get(verb, ()) for option in writing.options}
-        assert paths - READ - CAPTURED_AGAIN == written, verb
+        assert paths - READ - FOLDERS - CAPTURED_AGAIN == written, verb
 
 
 @pytest.fixture(scope="module")
@@ -169,8 +185,9 @@ def make_place(server: ForkServer, folder: Path, writing: Writing) -> Place:
     (folder / "list.csv").write_text(BUFFERS)
     (folder / "models.py").write_text(MODELS)
     words = writing.line.split()
-    if "recorded.json" in words:
-        assert server("observe", "models.py:net", "-o", "recorded.json", folder=folder, warm=True) == 0
+    if {"recorded.json", "traced.json"} & {*words}:
+        files = ("-o", "recorded.json", "--trace", "traced.json")
+        assert server("observe", "models.py:net", *files, folder=folder, warm=True) == 0
     names = [word for word in words[2:] if "." in word and word not in SCRATCH]
     assert len(names) == len(writing.options)
     place = Place(lambda **how: server(*words, folder=folder, **how), folder, [folder / n for n in names])

@@ -36,7 +36,7 @@ def concats() -> Json:
     def floats(name: str, count: int) -> Json:
         return {"name": name, "nbytes": 4 * count, "shape": [count], "dtype": "float32"}
 
-    parts, wholes = range(1500), range(0, 1500, 5)
+    parts, wholes = range(1000), range(0, 1000, 5)
     return graph(
         [floats(f"v{i}", 1) for i in parts] + [floats(f"c{i}", i + 1) for i in wholes],
         [op(f"v{i}", "aten.relu", ["x"], [f"v{i}"]) for i in parts]

@@ -11,7 +11,8 @@ axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 PAGES = (
     "/?doc=example:teaching_view",
     "/?doc=example:squeezenet&selected=concat_4",
-    "/fit?doc=example:teaching_order&capacity=20KiB",
+    "/fit?doc=example:teaching_order&fit_capacity=20KiB",
+    "/fit?doc=example:teaching_recompute&fit_capacity=22MiB",
     "/devices?ranks=recorded:llama_GPipe&with=recorded:llama_fsdp_8",
     "/pipeline?ranks=recorded:llama_1F1B",
     "/compare?doc=example:teaching_view",
@@ -19,9 +20,12 @@ PAGES = (
     "/replay",
     "/replay?lesson=2&doc=example:teaching_first_fit&strategy=first_fit_by_start&step=5&mode=predict",
     "/replay?doc=example:teaching_order&mode=order&order=0,5,6,1,2,3,4,7",
+    "/replay?doc=example:teaching_recompute&mode=keep&gone=f2,f4&lesson=8",
     "/run",
     "/learn",
     "/import",
+    "/history",
+    "/zoo",
 )
 FINISHED = """() => !document.querySelector('[data-stale="true"]')
     && document.querySelector('[data-testid=stApp]')?.dataset.testScriptState === 'notRunning'"""

@@ -12,7 +12,7 @@ def test_the_way_to_the_settings_the_curves_and_the_segments(dashboard_url, open
     page = DashboardPage(
         open_page(f"{dashboard_url}/?doc=example:cuda_snapshot", width=1440, height=900), wait=True
     )
-    told = page.page.get_by_text("With expandable_segments:True the request is met (rules only)").first
+    told = page.page.get_by_text("With expandable_segments:True this request succeeds (rules only)").first
     told.wait_for()
     button = page.page.locator(".st-key-try_settings").get_by_role("button")
     button.filter(has_text="Apply").click()

@@ -135,8 +135,7 @@ def test_an_out_of_memory_leads_on_to_the_settings():
 def test_whether_settings_would_have_met_a_recorded_failure_is_said_first():
     app = advised(open_app(doc="example:cuda_snapshot"))
     told = (
-        "With expandable_segments:True the request is met (rules only); what would have been asked for after "
-        "it is not recorded."
+        "With expandable_segments:True this request succeeds (rules only); later requests were not recorded."
     )
     assert [each.value for each in app.markdown if each.value.replace("\\", "") == told]
     tab = opened()

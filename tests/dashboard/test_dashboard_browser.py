@@ -60,6 +60,7 @@ def click_a_rectangle(page):
     page.drawn("selected", "", other=True)
     page.details.wait_for()
     page.settled()
+    page.eventually(lambda: bool(page.address.get("selected")), True)
 
 
 def test_another_strategy_is_another_arena(dashboard):
@@ -120,7 +121,7 @@ def test_chart_details_and_table_share_one_selection(dashboard):
     first = page.data("selected")
     row_of(page, 3)
     page.drawn("selected", first, other=True)
-    page.eventually(lambda: page.address["selected"], "mul_1")
+    page.eventually(lambda: page.address.get("selected"), "mul_1")
     page.details.get_by_text("mul_1", exact=True).first.wait_for()
     row_of(page, 3)
     page.unselected()

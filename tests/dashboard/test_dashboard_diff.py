@@ -91,8 +91,8 @@ def test_the_headline_adds_up_and_the_address_stays_empty():
     assert verdict.startswith(
         "#### Peak +4 MiB, 16 MiB → 20 MiB: +8 MiB because relu (make_pairs.py:67) is now returned through "
     )
-    assert "- −4 MiB because base holds 12 MiB at step 9 (relu_2) and peaks elsewhere" in parts
-    assert "- Packing loss −4 KiB, 4 KiB → 0 B: that is the planner's doing" in parts
+    assert "- −4 MiB because at the matching step 9 (relu_2) base holds 12 MiB; its own peak" in parts
+    assert "- Packing loss −4 KiB, 4 KiB → 0 B: that comes of the placement" in parts
     said = " ".join(each.value.replace("\\", "") for each in app.caption)
     assert "The peak moved: step 1 (relu) in base, step 8 (relu_2) in head." in said
     assert "step 8 (relu_2) of head (20 MiB) beside step 9 (relu_2) of base (12 MiB), the same op" in said

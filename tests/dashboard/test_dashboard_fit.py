@@ -13,7 +13,7 @@ from memplan_dashboard.background.fit_job import FitJob
 from memplan_dashboard.background.jobs import State
 from memplan_dashboard.charts import profiles_overlaid, stage_waterfall
 from memplan_dashboard.session import fitting, searches, uploads
-from memplan_dashboard.views.fit import fit_choices
+from memplan_dashboard.widgets import controls
 
 from memplan_engine import fit_graph, load
 from memplan_engine.accelerators.presets import PRESETS
@@ -60,13 +60,14 @@ def table(app):
 
 
 def test_the_answer_and_the_stages_of_gpt2():
-    app = fit_page(doc="example:gpt2", capacity="505MiB")
+    app = fit_page(doc="example:gpt2", fit_capacity="505MiB")
     assert headline(app) == "Fits in 505 MiB: another order of the ops, 474.71 MiB state + 27 MiB arena"
-    assert chips_of(app)[:4] == ["fits", "no order is lower: proved", "526,078,976 B", "3.29 MiB left"]
+    assert chips_of(app)[:4] == ["fits", "no order is lower: proved", "needs 526,078,976 B", "3.29 MiB left"]
     rows = table(app)
     assert rows["arena"].tolist() == rows["bound"].tolist() == [53_477_376, 40_894_464, 28_311_552]
     assert rows["saved"].tolist() == [0, 12_582_912, 12_582_912]
-    assert rows["of"].tolist() == ["this order", "this order", "every order"]
+    assert rows["proved for"].tolist() == ["this order", "this order", "every order"]
+    assert rows["extra time"].tolist() == ["0 %", "0 %", "0 %"]
     titles = [text for text in said(app.markdown) if text.startswith(":green[**−12 MiB")]
     assert [text.partition("] ")[2] for text in titles] == ["Write 98 results in place", "Reorder 16 ops"]
     assert any("x.tanh_()" in each.value for each in app.code)
@@ -79,18 +80,19 @@ def test_another_capacity_asks_nothing_anew():
     for typed, told, stages in (
         ("520MiB", "Fits in 520 MiB: in place, zero-copy concat, 474.71 MiB state + 39 MiB arena", 2),
         ("530MiB", "Fits in 530 MiB: as captured, 474.71 MiB state + 51 MiB arena", 1),
-        ("400MiB", "Does not fit in 400 MiB, proved: 474.71 MiB state (weights, optimizer state and", 3),
+        ("400MiB", "Does not fit in 400 MiB, proved: 474.71 MiB state (weights, optimizer state and", 4),
     ):  # fmt: skip
         widget(app.text_input, "Capacity").set_value(typed)
         check(app.run())
         assert headline(app).startswith(told)
         assert len(table(app)) == stages
     assert next(iter(fitting.results().values())) is outcome
-    # Between state and the least of all orders: no order meets it, which is a proof and no error.
+    # Between state and the least of all orders: none meets it, whatever runs again, which is no error.
     widget(app.text_input, "Capacity").set_value("490MiB")
     check(app.run())
     assert headline(app).startswith(
-        "Does not fit in 490 MiB, proved: 474.71 MiB state + at least 27 MiB arena"
+        "Does not fit in 490 MiB, proved: 474.71 MiB state + at least 27 MiB arena (every order of the ops, "
+        "however often they run again, where what was drawn is kept)"
     )
     assert chips_of(app)[0] == "does not fit"
     assert not app.error
@@ -103,12 +105,12 @@ def test_which_stages_may_be_used_is_in_the_address():
     ]  # fmt: skip
     widget(app.checkbox, "In place, zero-copy concat").set_value(False)
     check(app.run())
-    assert address(app)["stages"] == "reorder,gradients"
+    assert address(app)["stages"] == "reorder,gradients,recompute"
     ended(app)
     check(app.run())
     assert table(app)["stage"].tolist() == ["as captured", "another order of the ops"]
     assert table(app)["arena"].tolist() == [26_624, 16_384]
-    for label in ("Another order of the ops", "Gradients freed early"):
+    for label in ("Another order of the ops", "Gradients freed early", "Ops run again"):
         widget(app.checkbox, label).set_value(False)
         check(app.run())
     assert address(app)["stages"] == "none"
@@ -116,11 +118,11 @@ def test_which_stages_may_be_used_is_in_the_address():
     assert table(check(app.run()))["arena"].tolist() == [26_624]
     assert fit_page(doc="example:teaching_order", stages="reorder,<b>").warning[0].value.replace(
         "\\", ""
-    ) == ("stages: found '<b>', expected some of in_place, reorder, gradients.")
+    ) == ("stages: found '<b>', expected some of in_place, reorder, gradients, chunk, recompute, offload.")
 
 
 def test_the_command_asks_for_the_same(memplan, tmp_path, monkeypatch):
-    app = fit_page(doc="example:teaching_order", capacity="20KiB", stages="reorder")
+    app = fit_page(doc="example:teaching_order", fit_capacity="20KiB", stages="reorder")
     command = app.code[-1].value
     assert command == (
         "memplan fit teaching_order.json --capacity 20KiB --only reorder -o order.json --save-plan plan.json"
@@ -161,14 +163,14 @@ def test_what_holds_gradients_is_told_with_its_line(optimizer, told, code):
 
 def test_the_capacity_of_a_device():
     app = fit_page(doc="example:teaching_order")
-    widget(app.selectbox, "Or that of").set_value("rtx4090")
+    widget(app.selectbox, "Capacity of device").set_value("rtx4090")
     check(app.run())
     assert headline(app).startswith("Fits in 23.64 GiB (25,383,256,719 B): as captured")
     left = PRESETS["rtx4090"].usable_bytes - 1024
-    assert any(f"({left:,} B) are left for the arena" in told for told in said(app.caption))
+    assert any(f"({left:,} B) left for the arena" in told for told in said(app.caption))
     again = fit_page(**address(app))
-    assert widget(again.selectbox, "Or that of").value == "rtx4090"
-    widget(again.selectbox, "Or that of").set_value(fit_choices.NO_DEVICE)
+    assert widget(again.selectbox, "Capacity of device").value == "rtx4090"
+    widget(again.selectbox, "Capacity of device").set_value(controls.NO_DEVICE)
     check(again.run())
     assert "capacity" not in address(again)
 
@@ -229,7 +231,7 @@ def test_a_fit_goes_on_after_a_reload_and_cancel_keeps_what_is_there(monkeypatch
 
 def test_while_more_stages_may_come_nothing_is_called_undecided(monkeypatch):
     monkeypatch.setattr(FitJob, "run", lambda job: job._enter(State.RUNNING))
-    app = open_app("fit", doc="example:teaching_order", capacity="20KiB")
+    app = open_app("fit", doc="example:teaching_order", fit_capacity="20KiB")
     job = app.session_state["fit_job"]
     job.stages = fit_graph(load(EXAMPLES / "teaching_order.json")).stages[:1]
     check(app.run())
@@ -306,6 +308,8 @@ def test_the_waterfall_has_what_the_stages_say():
     assert list(drawn.data[0].y) == [26_624, 26_624, 16_384]
     assert [trace.name for trace in drawn.data[1:]] == ["lower bound, proved", "left for the arena: 20 KiB"]
     lines = profiles_overlaid.before_and_after(fitted.stages[0].plan, fitted.best.plan)
+    assert lines.names == ("before, peak 26 KiB", "after, peak 16 KiB")
+    assert [(mark.step, mark.nbytes) for mark in lines.marks] == [(5, 26 * 1024), (2, 16 * 1024)]
     assert [live // 1024 for live in lines.base] == [8, 14, 22, 17, 21, 26, 20, 15]
     assert [live // 1024 for live in lines.head] == [8, 14, 16, 16, 16, 11, 15, 15]
     assert fit_verdict(fitted)[0] == "Fits in 21 KiB:"

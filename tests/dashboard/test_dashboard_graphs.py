@@ -146,7 +146,7 @@ def test_values_are_listed_with_reasons():
         "it is a constant, stored separately": 2,
         "the graph returns it": 1,
     }
-    widget(app.selectbox, "Values for this reason").set_value("the graph returns it")
+    widget(app.selectbox, "Show values").set_value("the graph returns it")
     check(app.run())
     assert app.dataframe[1].value["value"].tolist() == ["d"]
 

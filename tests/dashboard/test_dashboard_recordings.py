@@ -75,7 +75,7 @@ def test_a_recording_opens_on_its_story():
     )
     assert told == (
         "1.35 GiB live, 1.4 GiB reserved, 47 MiB of it unused, 20 MiB free on the device. "
-        "Most of it is held by train.py:15 step: 324 MiB, 23.4 % in 48 buffers."
+        "The largest share of it is held by train.py:15 step: 324 MiB, 23.4 % in 48 buffers."
     )
     lines = app.dataframe[0].value
     assert lines["allocated by"][0] == "train.py:15 step"
@@ -88,7 +88,9 @@ def test_a_recording_opens_on_its_story():
     ]
     moments.set_value("reserved")
     check(app.run())
-    assert story(app)[0].startswith("1.33 GiB live at step 1,950; most of it is held by train.py:15 step")
+    assert story(app)[0].startswith(
+        "1.33 GiB live at step 1,950; the largest share of it is held by train.py:15 step"
+    )
     assert (address(app)["moment"], address(app)["at"]) == ("reserved", "1950")
 
 

@@ -21,7 +21,9 @@ def test_back_from_an_upload_leads_to_what_was_open_before(dashboard_url, open_p
     page.settled()
     seen = []
     for _ in range(3):
+        there = page.page.url
         page.page.go_back()
+        page.eventually(lambda there=there: page.page.url != there, True)
         page.settled()
         seen.append(page.address)
     # No address without its choices in between.

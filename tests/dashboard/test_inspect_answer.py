@@ -172,3 +172,23 @@ def test_what_lies_beside_the_arena_of_a_training_step_is_not_all_weights():
     assert any("weights 258.4 MiB, optimizer state 516.79 MiB (separate)" in each for each in notes)
     notes = [each.value.replace("\\", "") for each in open_app(doc="example:gpt2").caption]
     assert any("weights 474.7 MiB (separate)" in each for each in notes)
+
+
+def test_the_tree_to_take_away_is_of_what_is_shown(monkeypatch):
+    """Of two marked steps their difference. AppTest cannot press the buttons."""
+    from memplan_dashboard.views.inspect import downloads
+
+    kept = {}
+    monkeypatch.setattr(
+        downloads.st,
+        "download_button",
+        lambda label, make, file, *rest, **more: kept.update({label: (make, file)}),
+    )
+    open_app(doc="example:gpt2", at="234,118")
+    make, file = kept["Step 118 minus step 234, CSV"]
+    assert file == "gpt2_auto_step_118_minus_step_234.csv"
+    rows = [line.split(",") for line in make().decode().splitlines()]
+    assert sum(int(row[rows[0].index("bytes")]) for row in rows[1:]) == 12 << 20
+    kept.clear()
+    open_app(doc="example:gpt2")
+    assert "Peak, CSV" in kept

@@ -60,6 +60,8 @@ def test_the_command_names_app_port_and_absolute_files(
     assert "--port=9001" in line[: line.index("--")]
     line = launch.command([], 9001, folder=Path("."))
     assert f"--folder={tmp_path}" in line[: line.index("--")]
+    assert "--address=127.0.0.1" in line
+    assert "--address=0.0.0.0" in launch.command([], 9001, address=launch.ALL_INTERFACES)
     with pytest.raises(MemplanError, match="--folder: found none, expected a folder"):
         launch.command([], 9001, folder=Path("none"))
 
@@ -69,10 +71,10 @@ def test_the_verb_hands_its_options_on(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(os, "execv", lambda program, line: taken.extend(line))
     (tmp_path / "a.csv").write_text("")
     given = ["dashboard", "--port", "9001", "--allow-host", "x", "--allow-host", "y", "--no-browser"]
-    given += ["--folder", str(tmp_path)]
+    given += ["--all-interfaces", "--folder", str(tmp_path)]
     assert command_line.run([*given, str(tmp_path / "a.csv")]) == 0
-    options = ["--port=9001", "--no-browser", "--allow-host=x", "--allow-host=y", f"--folder={tmp_path}"]
-    options.append(str(tmp_path / "a.csv"))
+    options = ["--port=9001", "--no-browser", "--allow-host=x", "--allow-host=y", "--all-interfaces"]
+    options += [f"--folder={tmp_path}", str(tmp_path / "a.csv")]
     assert taken == [sys.executable, "-P", "-m", "memplan_dashboard.launch", *options]
 
 
@@ -96,9 +98,10 @@ def flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return options
 
 
-def test_a_port_in_use_is_passed_over(listener: socket.socket) -> None:
+@pytest.mark.parametrize("address", [launch.HOST, launch.ALL_INTERFACES])
+def test_a_port_in_use_is_passed_over(listener: socket.socket, address: str) -> None:
     taken = listener.getsockname()[1]
-    assert launch.free_port(taken) > taken
+    assert launch.free_port(taken, address) > taken
 
 
 @pytest.mark.parametrize("port", [0, -1, 65536])
@@ -134,7 +137,7 @@ def test_the_command_line_names_its_mistake_on_one_line() -> None:
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ([], ([], None, True, [], None)),
+        ([], ([], None, True, [], None, False)),
         (
             [
                 "--no-browser",
@@ -142,10 +145,11 @@ def test_the_command_line_names_its_mistake_on_one_line() -> None:
                 "--allow-host=x",
                 "--allow-host=y",
                 "--folder=d",
+                "--all-interfaces",
                 "a.csv",
                 "b.csv",
             ],
-            ([Path("a.csv"), Path("b.csv")], 9001, False, ["x", "y"], Path("d")),
+            ([Path("a.csv"), Path("b.csv")], 9001, False, ["x", "y"], Path("d"), True),
         ),
     ],
 )

@@ -13,7 +13,7 @@ from memplan_engine import InputError
 from memplan_engine.accelerators.presets import CONTEXT, NCCL, accelerator
 from memplan_engine.allocator.answers import Fit
 from memplan_engine.allocator.settings import parse_settings
-from memplan_engine.devices.rank_answers import device_answers
+from memplan_engine.devices.rank_answers import NO_STEP, device_answers
 from memplan_engine.formats.memplan_json import ranks_folder
 from memplan_engine.formats.memplan_json.ranks_folder import load_ranks, write_ranks
 from memplan_engine.graph import Source
@@ -21,6 +21,7 @@ from memplan_engine.recordings.observation import Level, Observation, ObservedOp
 from memplan_engine.recordings.observed_flow import Category, Flow, ObservedStorages, Stage
 from memplan_engine.recordings.rank_run import RankRun
 from memplan_engine.reporters.devices.device_tables import devices_summary, written
+from memplan_engine.reporters.devices.device_words import device_headline
 
 MIB = 1 << 20
 GPU = accelerator("h100-80")
@@ -78,6 +79,41 @@ def test_verdicts_at_the_limits() -> None:
     assert found == [Fit.FITS, Fit.DEPENDS, Fit.DOES_NOT_FIT]
 
 
+def test_what_fits_only_with_retries_says_so() -> None:
+    """40 GiB are cached when 60 are asked for: without a limit 100 would be reserved, the device has 79."""
+    ops = ObservedOps(
+        ("first", "second"), ("mm", "mm"), np.zeros(2, np.int64), np.zeros(2, np.int64), np.full(2, -1)
+    )
+    storages = ObservedStorages(
+        names=("", ""),
+        nbytes=np.array([40 << 30, 60 << 30]),
+        categories=(Category.ACTIVATION, Category.ACTIVATION),
+        maker=np.array([0, 1]),
+        released=np.array([0, -1]),
+        shapes=((1,), (1,)),
+        dtypes=("float32", "float32"),
+        device=np.zeros(2, np.int64),
+    )
+    flow = Flow(
+        *(((), ()), ((), ()), ((0,), (1,)), (Stage.FORWARD, Stage.FORWARD), ("", ""), np.zeros(2, np.int64)),
+        *((Source("train.py", 7, "x"),), np.zeros(2, np.int64), np.zeros(2, np.int64), storages),
+        assumed=(),
+    )
+    run = RankRun(
+        0, 2, Observation("train.py", ops, {Level.DISPATCH: flow_changes(flow, ops)}, flow=flow), (0,), (), 1
+    )
+    answers = device_answers([run], GPU)
+    rank = answers.fullest
+    assert rank.fit is Fit.FITS
+    assert (rank.reserved_bytes, rank.held_bytes) == (100 << 30, 60 << 30)
+    assert rank.total_bytes[0] == (60 << 30) + CONTEXT.least_bytes + NCCL.least_bytes + 32 * MIB
+    verdict, reason = device_headline(answers, GPU)
+    assert verdict == "fits"
+    assert reason.endswith("60 GiB reserved after 1 cudaMalloc retry: without a limit 100 GiB would be")
+    (row,) = devices_summary(answers, GPU)["ranks"]
+    assert (row["retries"], row["reserved_bytes"]["native"]) == (1, 100 << 30)
+
+
 def test_for_machines() -> None:
     said = devices_summary(device_answers(runs(20, 300), GPU), GPU)
     assert (said["fullest_rank"], said["verdict"], said["world_size"]) == (2, "fits", 4)
@@ -88,6 +124,18 @@ def test_for_machines() -> None:
     assert row["categories"] == {"all-gather": 300 * MIB, "weight": 100 * MIB}
     assert [each["name"] for each in row["beside"]][1] == "NCCL buffers"
     assert row["peak_source"] == "train.py:7"
+
+
+def test_a_run_without_a_step_says_so() -> None:
+    """What `seen` makes is of the forward pass alone."""
+    assert NO_STEP in device_answers(runs(20), GPU).notes
+    served = runs(20)[0]
+    flow = served.observation.flow
+    assert flow is not None
+    kinds = (Category.WEIGHT, Category.KV_CACHE)
+    kept = replace(flow, storages=replace(flow.storages, categories=kinds))
+    of_a_server = replace(served, observation=replace(served.observation, flow=kept))
+    assert NO_STEP not in device_answers([of_a_server], GPU).notes
 
 
 def test_settings_that_are_asked_about_come_first() -> None:
@@ -128,6 +176,7 @@ def test_a_folder_that_is_cut_short_names_no_observations_of_before(
     [
         "",
         "[]",
+        "[" * 100_000,
         '{"format": "memplan/ranks", "version": 2, "ranks": []}',
         '{"format": "memplan/ranks", "version": 1, "world_size": 2, "ranks": []}',
         '{"format": "memplan/ranks", "version": 1, "world_size": 2, "ranks": [{"file": "a"}]}',
@@ -145,6 +194,20 @@ def test_a_broken_folder_is_refused(tmp_path: Path, index: str) -> None:
     (tmp_path / "ranks.json").write_text(index)
     with pytest.raises(InputError):
         load_ranks(tmp_path)
+
+
+@pytest.mark.parametrize("number", [0, -1, 2**20 + 1, 10**30])
+def test_a_world_or_a_stage_that_cannot_be_is_refused(tmp_path: Path, number: int) -> None:
+    write_ranks(runs(20, 300), tmp_path)
+    written = json.loads((tmp_path / "ranks.json").read_text())
+    (tmp_path / "ranks.json").write_text(json.dumps({**written, "world_size": number}))
+    with pytest.raises(InputError, match=rf"world_size: found {number:,}, expected 1 to 1,048,576"):
+        load_ranks(tmp_path)
+    if number:
+        row = {**written["ranks"][0], "stages": [number]}
+        (tmp_path / "ranks.json").write_text(json.dumps({**written, "ranks": [row]}))
+        with pytest.raises(InputError, match=rf"rank 0: found stages, .* of {number:,}, expected 0 to"):
+            load_ranks(tmp_path)
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:

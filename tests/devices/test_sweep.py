@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,23 @@ def test_side_by_side_and_the_largest_that_fits():
         "tp=3, batch=1",
     ]
     assert largest_fitting([failed, *some], "batch") == [({"tp": 3}, None), ({"tp": 1}, 2), ({"tp": 2}, 4)]
+
+
+def test_a_value_with_which_nothing_is_trained_is_not_the_largest_that_fits():
+    """A batch that is larger than the data."""
+
+    def with_steps(batch, steps):
+        made = tuple(
+            replace(
+                run, observation=replace(run.observation, flow=replace(run.observation.flow, steps=steps))
+            )
+            for run in runs(20)
+        )
+        return answer_of(Configuration({"batch": batch}, (), 2, "h200", made))
+
+    several = [with_steps(1, 3), with_steps(2, 3), with_steps(99, 0)]
+    assert largest_fitting(several, "batch") == [({}, 2)]
+    assert largest_fitting(several[2:], "batch") == [({}, 99)]
 
 
 @pytest.mark.parametrize("largest", range(18))

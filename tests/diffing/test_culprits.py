@@ -156,7 +156,7 @@ def test_another_order_of_the_same_ops():
     ]
     assert sentences == (
         "peak +29 B, 36 B → 65 B: +30 B because c (net.py:3) is made earlier",
-        "−1 B because base holds 35 B at step 1 (b) and peaks elsewhere, 36 B at step 3 (d)",
+        "−1 B because at the matching step 1 (b) base holds 35 B; its own peak, 36 B, is at step 3 (d)",
     )
 
 
@@ -182,7 +182,7 @@ def test_packing_loss_alone_blames_the_planner_and_not_the_model():
     found = diff(adopt(problem, np.array([0, 10, 0])), adopt(problem, np.array([0, 16, 0])))
     assert story(found, explain(found)) == (
         "peak unchanged at 30 B",
-        "packing loss +6 B, 0 B → 6 B: that is the planner's doing, not the model's",
+        "packing loss +6 B, 0 B → 6 B: that comes of the placement, not of the model",
     )
 
 
@@ -231,7 +231,7 @@ def test_lists_of_buffers_say_until_when_and_no_more():
     found = diff(make_plan(base, "naive"), make_plan(head, "naive"))
     assert story(found, explain(found))[:2] == (
         "peak +5 B, 30 B → 35 B: +10 B because in is freed later: last in use at step 2, before at step 1",
-        "−5 B because base holds 25 B at step 2 and peaks elsewhere, 30 B at step 1",
+        "−5 B because at the matching step 2 base holds 25 B; its own peak, 30 B, is at step 1",
     )
 
 

@@ -95,7 +95,7 @@ def test_another_dtype_is_no_other_model():
 def test_an_op_that_is_new_beneath_the_peak_says_nothing_of_it():
     _, explained, sentences = told(stack(wide=4), stack(wide=4, norm=True))
     assert explained.culprits == ()
-    assert sentences[0] == f"peak of the storages unchanged at {2 * 4 * STATE // 1024} KiB"
+    assert sentences[0] == f"graph peak unchanged at {2 * 4 * STATE // 1024} KiB"
 
 
 class Lists(nn.Module):

@@ -166,7 +166,7 @@ def test_two_strangers_are_compared_peak_by_peak_and_called_unrelated():
     assert not found.related
     assert found.share == 0.0
     assert found.moment.footing is Footing.NOTHING
-    assert peak_sentence(found).startswith("the peaks have nothing to do with each other: step 1 in base")
+    assert peak_sentence(found).startswith("the peaks are unrelated: step 1 in base")
     assert causes(found) == {Cause.NEW: 338, Cause.GONE: -30}
     assert (found.demand_delta, found.elsewhere) == (308, 0)
 
@@ -404,7 +404,7 @@ def test_what_ops_hold_beside_the_arena_is_a_part_of_the_sum() -> None:
     assert (rows["workspace"], rows["total"]) == ((100, 130), (120, 150))
     # Where most is held is not where storages alone are most: both are said.
     told = peak_sentence(found)
-    assert told.startswith("the peak of the storages has not moved: ")
+    assert told.startswith("the graph peak has not moved: ")
     assert "; with temporaries " in told
     sides = diff_summary(found)["base"], diff_summary(found)["head"]
     for side, plan in zip(sides, (found.base, found.head), strict=True):

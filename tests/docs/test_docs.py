@@ -15,8 +15,9 @@ from tests import ROOT
 PAGES = sorted(path for path in (ROOT / "docs").rglob("*.md") if path.name != "extending.md")
 NAME = {"ids": lambda page: page.stem}
 CHECKER = doctest.OutputChecker()
-RUN_ELSEWHERE = {"dynamic_shapes", "fx_estimator"}
-"""test_dynamic_shapes and test_fx_estimator_runs run every example of these and compare what it prints."""
+RUN_ELSEWHERE = {"dynamic_shapes", "executorch", "fx_estimator"}
+"""test_dynamic_shapes and test_fx_estimator_runs run every example of these and compare what it prints;
+tests/executorch has an interpreter with executorch."""
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -45,6 +46,7 @@ def plain(text: str) -> str:
     return "\n".join(lines).strip() + "\n"
 
 
+@pytest.mark.timeout(900)  # The first to fit a step compiles what that needs.
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], **NAME)
 def test_commands_print_what_is_shown(
     page: Path, folder: Path, memplan: Callable[..., tuple[int, str, str]]
@@ -66,6 +68,7 @@ def test_commands_print_what_is_shown(
 RUN_HERE = [page for page in PAGES if blocks(page, "python") and page.stem not in RUN_ELSEWHERE]
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", RUN_HERE, **NAME)
 def test_python_examples_run(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process, which has torch already; test_readme runs an example in a process of its own."""

@@ -115,7 +115,7 @@ def test_the_recording_of_the_docs_opens_as_others_do(
 ) -> None:
     """Two blocks side by side, then one in the place of the first."""
     importer = written_as_told(tmp_path, "malloc_log", 3).MallocLogImporter()
-    monkeypatch.setattr(files, "importers", lambda: (importer,))
+    monkeypatch.setattr(files, "_ours", lambda: (importer,))
     path = tmp_path / "some.log"
     path.write_text("malloc 0 512\nmalloc 512 1024\nfree 0 512\nmalloc 0 512\n", encoding="utf-8")
     plan = files.load(path, ImportOptions(offsets_as_plan=True))

@@ -40,6 +40,7 @@ GOLDEN = {
     "teaching_linear_scan.csv": (4, 7, 7, 7, 12),
     "teaching_no_way_out.csv": (9, 5, 6, 6, 7),
     "teaching_order.json": (8, 26_624, 26_624, 26_624, 28_672),
+    "teaching_recompute.json": (12, 32_505_856, 32_505_856, 32_505_856, 32_505_856),
     "teaching_view.json": (4, 16_384, 16_384, 16_384, 16_384),
     "transformer_dynamic.onnx": (50, 36_864, 36_864, 36_864, 36_864),
     "unet_training.csv": (582, 211_318_784, 211_318_784, 219_558_144, 217_270_272),

@@ -92,10 +92,10 @@ def test_every_teaching_graph_says_what_it_shows_and_its_optimum(path: Path) -> 
         assert about.optimum == f"{optimum(made)} bytes"
 
 
-def test_there_are_nine_of_them() -> None:
+def test_there_are_ten_of_them() -> None:
     assert [path.stem.removeprefix("teaching_") for path in TEACHING] == [
         "alignment", "best_fit", "first_fit", "gaps", "greedy_by_size", "linear_scan", "no_way_out",
-        "order", "view",
+        "order", "recompute", "view",
     ]  # fmt: skip
 
 
@@ -156,6 +156,12 @@ def test_the_view_keeps_its_base() -> None:
     # Largest first: hidden 8 KiB at 0, wide at 8, total at 14; y fits below total, at 8.
     assert optimum_by_load(made) == 16384 == arena("view", "greedy_by_size")
     assert read_about(PATH / "teaching_view.json").optimum == "16384 bytes"
+
+
+def test_all_results_of_the_forward_pass_wait() -> None:
+    made = problem("recompute")
+    assert optimum_by_load(made) == 31 << 20 == arena("recompute", "greedy_by_size")
+    assert read_about(PATH / "teaching_recompute.json").optimum == f"{31 << 20} bytes"
 
 
 def optimum_by_load(made: Problem) -> int:

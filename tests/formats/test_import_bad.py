@@ -41,6 +41,9 @@ def test_the_importers_in_their_order() -> None:
         "json",
         "pickle",
         "onnx",
+        "tflite",
+        "pte",
+        "hlo",
         "csv",
     ]
 

@@ -240,7 +240,7 @@ BAD_HEADERS = {
     "id,lower,upper,end,size": "line 1: found columns 'upper' and 'end', expected only one of them",
     "id|lower|upper|size": "line 1: found an unknown column 'id|lower|upper|size', expected columns "
     "id|buffer|buffer_id, lower|start|begin, upper|end, size, and perhaps alignment, offset, gaps, name, "
-    "hint; commas, semicolons or tabs stand between them",
+    "hint, banks, accessed, bank; commas, semicolons or tabs stand between them",
     "hello": "line 1: found an unknown column 'hello', expected columns id|buffer|buffer_id",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +12,10 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from memplan_engine import InputError, load, reorder
+from memplan_engine import InputError, load, make_plan, reorder
+from memplan_engine.files import write
 from memplan_engine.formats.order_files import load_schedule, write_order
+from memplan_engine.preparation import Preparation, prepare
 from memplan_engine.schedule import in_order_of
 from tests.formats.onnx_models import value, weight
 
@@ -53,7 +56,7 @@ MODELS = {"named": branches(), "unnamed": branches(names=False), "if": branches(
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_sorted_model_gives_the_same_and_needs_what_was_said(name: str, tmp_path: Path) -> None:
-    model = MODELS[name]
+    model = deepcopy(MODELS[name])
     onnx.save(model, tmp_path / "model.onnx")
     graph = load(tmp_path / "model.onnx")
     found = reorder(graph)
@@ -138,3 +141,64 @@ def test_names_with_commas_and_quotes_come_back(tmp_path: Path) -> None:
     named = replace(graph, ops=tuple(replace(op, name=f'{op.name},"q" ä') for op in graph.ops))
     write_order(named, tmp_path / "order.csv")
     assert load_schedule(tmp_path / "order.csv", named).step_of_op == tuple(range(len(graph.ops)))
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("in_order", [False, True])
+def test_a_plan_is_written_into_its_model(name: str, in_order: bool, tmp_path: Path) -> None:
+    onnx.save(MODELS[name], tmp_path / "model.onnx")
+    how = Preparation(reorder=in_order, in_place=in_order, plan_inputs=True)
+    plan = make_plan(prepare(load(tmp_path / "model.onnx"), how))
+    write(plan, tmp_path / "planned.onnx", tmp_path / "model.onnx")
+    again = onnx.load(tmp_path / "planned.onnx")
+    onnx.checker.check_model(again, full_check=True)
+    assert results(again) == results(MODELS[name])
+    told = {entry.key: entry.value for entry in again.metadata_props}
+    assert told == {
+        "memplan.arena_bytes": str(plan.arena_bytes), "memplan.alignment": "64", "memplan.strategy": "auto"
+    }  # fmt: skip
+    # Read back by hand: values that are live together lie apart, by sizes of ONNX's own inference.
+    sizes = {
+        each.name: 4 * int(np.prod([d.dim_value for d in each.type.tensor_type.shape.dim]))
+        for each in onnx.shape_inference.infer_shapes(again).graph.value_info
+    }
+    at: dict[str, int] = {}
+    born, dies = {}, {}
+    for step, node in enumerate(again.graph.node):
+        entries = {entry.key: entry.value for entry in node.metadata_props}
+        for value_name, offset in zip(node.output, entries.get("memplan.offsets", "").split(), strict=False):
+            if offset != "-":
+                at[value_name], born[value_name] = int(offset), step
+        inner = [n for a in node.attribute if a.HasField("g") for sub in a.g.node for n in sub.input]
+        for value_name in [*node.input, *inner]:
+            dies[value_name] = step
+    assert {"big0", "m1", "s2", "y"} <= at.keys()
+    together = 0
+    for one in at.keys() & sizes.keys():
+        for other in at.keys() & sizes.keys():
+            if one < other and born[one] < dies[other] and born[other] < dies[one]:
+                together += 1
+                assert at[one] + sizes[one] <= at[other] or at[other] + sizes[other] <= at[one], (one, other)
+    assert together > 3
+    # In a second plan the offsets take the place of those of the first.
+    write(
+        make_plan(prepare(load(tmp_path / "planned.onnx"), how), "naive"),
+        tmp_path / "second.onnx",
+        tmp_path / "planned.onnx",
+    )
+    second = onnx.load(tmp_path / "second.onnx")
+    assert {entry.key: entry.value for entry in second.metadata_props}["memplan.strategy"] == "naive"
+    assert all(len(node.metadata_props) <= 1 for node in second.graph.node)
+
+
+def test_a_plan_is_written_only_into_the_model_that_it_is_of(memplan, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    onnx.save(branches(), tmp_path / "model.onnx")
+    (tmp_path / "list.csv").write_text("id,lower,upper,size\na,0,2,8\n")
+    assert memplan("plan", tmp_path / "model.onnx", "-o", tmp_path / "planned.onnx")[0] == 0
+    assert memplan("plan", tmp_path / "model.onnx", "-o", tmp_path / "p.onnx", "--capacity", "1MiB")[0] == 0
+    assert (tmp_path / "p.onnx").exists()
+    code, _, err = memplan("plan", tmp_path / "list.csv", "-o", tmp_path / "bad.onnx")
+    assert (code, "the suffix '.onnx', expected .json or .csv" in err) == (2, True)
+    code, _, err = memplan("plan", tmp_path / "model.onnx", "-o", tmp_path / "bad.onnx", "--streams", "2")
+    assert (code, err.count("\n")) == (2, 1)
+    assert not (tmp_path / "bad.onnx").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import warnings
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from memplan_engine.formats import json_stream
 from memplan_engine.formats.about import may_have_about
 from memplan_engine.formats.allocator_files import profiler_timeline
 from memplan_engine.formats.allocator_files.profiler_trace import load_trace
+from memplan_engine.formats.allocator_files.trace_counters import write_trace_counters
 from memplan_engine.planner import make_plan
 from memplan_engine.recordings.allocator_recording import Selection, choose_recording, reserved_over_time
 from memplan_engine.recordings.cost import cost_of, live_over_time
@@ -320,3 +322,35 @@ def test_damaged_and_endless_compression(
     (tmp_path / "other.gz").write_bytes(gzip.compress(b"hello"))
     with pytest.raises(InputError, match="an unknown file format"):
         load(tmp_path / "other.gz")
+
+
+def test_counters_stand_beside_all_that_the_trace_has(profiled: Path, tmp_path: Path) -> None:
+    """What is live at each counter is what PyTorch's own events say is allocated, but for what was before."""
+    source, target = profiled / "trace.json", tmp_path / "counted.json.gz"
+    snapshot = load_trace(source)
+    write_trace_counters(snapshot, source, target)
+    was, now = json.loads(source.read_bytes()), json.loads(gzip.decompress(target.read_bytes()))
+    counters = [event for event in now["traceEvents"] if event.get("ph") == "C"]
+    assert {**now, "traceEvents": now["traceEvents"][len(counters) :]} == was
+    memory = sorted(
+        (event for event in was["traceEvents"] if event["name"] == "[memory]"), key=lambda each: each["ts"]
+    )
+    assert {event["name"] for event in counters} == {"live bytes, CPU"}
+    assert {event["pid"] for event in counters} == {memory[0]["pid"]}
+    assert [event["ts"] for event in counters] == [int(event["ts"]) for event in memory]
+    live = [event["args"]["bytes"] for event in counters]
+    changes = [event["args"]["Bytes"] for event in memory]
+    assert [after - before for before, after in pairwise(live)] == changes[1:]
+    assert min(live) >= 0
+    assert max(live) == cost_of(choose_recording(snapshot, Selection(-1)), "greedy_by_size").peak.live
+
+
+def test_what_is_no_trace_gets_no_counters(profiled: Path, tmp_path: Path) -> None:
+    snapshot = load_trace(profiled / "trace.json")
+    (tmp_path / "other.json").write_text('{"traceEvents": []}')
+    with pytest.raises(InputError, match="profile_memory=True"):
+        write_trace_counters(snapshot, tmp_path / "other.json", tmp_path / "out.json")
+    (tmp_path / "other.pickle").write_bytes(b"\x80\x05N.")
+    with pytest.raises(InputError, match="profile_memory=True"):
+        write_trace_counters(snapshot, tmp_path / "other.pickle", tmp_path / "out.json")
+    assert not (tmp_path / "out.json").exists()

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import pkgutil
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.allocator import drawn_recording
 from memplan_engine import kernels
-from memplan_engine.allocator.settings import parse_settings
-from memplan_engine.allocator.simulation import simulate_allocator
-from memplan_engine.kernels.jit import Kernel, compiled_only, kernel
+from memplan_engine.kernels.jit import Kernel, kernel
 from memplan_engine.kernels.types import Ints
-from memplan_engine.planner import hard_problem, make_plan
-from memplan_engine.rewrites.order.order_search import load_order_kernels
-from memplan_engine.strategies.base import SolveLimits
 
+ROOT = Path(__file__).parents[2]
 NUMBERS = re.compile(r"None|(int|float|bool)|tuple\[(int|float|bool)(, (int|float|bool))*\]")
 
 
@@ -78,23 +77,16 @@ def test_numba_does_not_compile_one_that_makes_an_array():
 
 def test_all_arrays_that_a_run_makes_are_given_up_once():
     """Counted by numba's own runtime."""
-    from numba.core.runtime import _nrt_python, rtsys
-
-    recording, problem = drawn_recording(3_000), hard_problem()
-    works = [
-        lambda: simulate_allocator(recording, parse_settings("expandable_segments:True")),
-        lambda: simulate_allocator(recording, parse_settings(""), capacity=20 << 30),
-        load_order_kernels.__wrapped__,
-        lambda: make_plan(problem, "search", limits=SolveLimits(0.3)),
+    line = [sys.executable, "-m", "tests.support.counted_arrays"]
+    run = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
+    counts = [json.loads(each) for each in run.stdout.splitlines()]
+    assert [each["work"] for each in counts] == [
+        "allocator",
+        "full",
+        "order",
+        "recompute",
+        "offload",
+        "search",
     ]
-    with compiled_only():
-        for work in works:
-            work()
-            _nrt_python.memsys_enable_stats()
-            try:
-                before = rtsys.get_allocation_stats()
-                work()
-                after = rtsys.get_allocation_stats()
-            finally:
-                _nrt_python.memsys_disable_stats()
-            assert after.alloc - before.alloc == after.free - before.free > 0
+    for each in counts:
+        assert each["made"] == each["given_up"] > 0, each

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from memplan_engine import load
 from memplan_engine.graph import Graph, Op
+from memplan_engine.kernels.order.block_moves import NEVER, move, move_blocks, placed
 from memplan_engine.kernels.order.flow import Network, push_flow
-from memplan_engine.kernels.order.greedy import greedy_order, move_blocks
+from memplan_engine.kernels.order.greedy import greedy_order
 from memplan_engine.kernels.order.walk import (
     LIVE,
     PEAK,
@@ -162,13 +163,65 @@ def test_a_hill_is_climbed_as_a_whole_or_not_at_all(limit: int, ran: list[str]) 
 def test_greedy_orders_and_moved_blocks_are_orders(seed: int, ops: int) -> None:
     problem = order_problem(layered_graph(seed, ops, 6))
     o, n = problem.arrays, len(problem.units)
-    for noise, free in ((0.0, False), (0.5, True)):
+    for noise, free, heat in ((0.0, False, 0.0), (0.5, True, 1.0)):
         order = greedy_order(o, 0, noise, seed, free)
         assert sorted(order.tolist()) == list(range(n))
         assert len(problem.live(order)) == n
-        moved = move_blocks(o, order, 0, 50, seed, NOBODY)
+        moved = move_blocks(o, order, 0, 50, heat, seed, NOBODY)
         assert len(problem.live(moved)) == n
         assert problem.peak(moved) <= problem.peak(order)
+
+
+@given(seeds, st.integers(1, 30), st.booleans(), st.integers(0, 40), st.sampled_from([0.0, 2.0]))
+@settings(deadline=None)
+def test_what_follows_from_moved_blocks_is_what_a_replay_sees(
+    seed: int, ops: int, layered: bool, low: int, heat: float
+) -> None:
+    """Places, live bytes and last users are kept up to date by the places that a move changes."""
+    problem = order_problem(layered_graph(seed, ops, 6) if layered else random_graph(seed, ops))
+    o, n = problem.arrays, len(problem.units)
+    before = placed(o, np.arange(n))
+    p = placed(o, np.arange(n))
+    move(o, p, low, 60, heat, seed, NOBODY)
+    assert [p.order[place] for place in p.place] == list(range(n))
+    assert p.during.tolist() == replay_order(o, p.order).tolist()
+    for storage in range(len(o.size)):
+        users = o.users[o.users_of[storage] : o.users_of[storage + 1]]
+        if len(users):
+            last = NEVER if o.kept[storage] else max(p.place[user] for user in users)
+            assert p.last[storage] == last
+    first, best = (replay_order(o, order) for order in (before.order, p.best))
+    assert first.max(initial=0) >= best.max(initial=0) <= p.during.max(initial=0)
+
+
+@given(seeds, st.integers(1, 30), st.booleans(), st.integers(0, 40))
+@settings(deadline=None)
+def test_a_move_without_heat_is_kept_by_its_rule(seed: int, ops: int, layered: bool, low: int) -> None:
+    problem = order_problem(layered_graph(seed, ops, 6) if layered else random_graph(seed, ops))
+    o = problem.arrays
+    order = np.arange(len(problem.units))
+    for one in range(40):
+        p = placed(o, order)
+        move(o, p, low, 1, 0.0, seed + one, NOBODY)
+        old, new = replay_order(o, order), replay_order(o, p.order)
+        peak = old.max()
+        changed = np.flatnonzero(order != p.order)
+        if len(changed):
+            assert new.max() <= peak
+            places = slice(changed[0], changed[-1] + 1)
+            relieved = old[places].max() == peak > new[places].max()
+            assert relieved or np.maximum(new - low, 0).sum() <= np.maximum(old - low, 0).sum()
+        order = p.order.copy()
+
+
+def test_heat_leads_out_of_an_order_that_moves_without_it_do_not_better() -> None:
+    problem = order_problem(layered_graph(2, 500, 20))
+    o, start = problem.arrays, np.arange(len(problem.units))
+    first = move_blocks(o, start, 0, 100_000, 0.0, 1, NOBODY)
+    low = int(0.95 * problem.peak(first))
+    cold = move_blocks(o, first, low, 200_000, 0.0, 1, NOBODY)
+    further = [move_blocks(o, cold, low, 400_000, heat, 2, NOBODY) for heat in (0.0, 0.3)]
+    assert problem.peak(start) > problem.peak(cold) == problem.peak(further[0]) > problem.peak(further[1])
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert_training_min_cut"])

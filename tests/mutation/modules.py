@@ -5,6 +5,10 @@ CSV = "tests/formats/test_csv_table.py tests/formats/test_import_csv.py"
 BAD_FILES = "tests/formats/test_import_bad.py"
 CERTIFICATES = "tests/verify/test_certificates.py"
 NOT_AS_PYTHON = "--deselect=tests/verify/test_validate.py::test_one_overlap_among_300_000_buffers_is_found"
+REUSE = " ".join(
+    f"tests/rewrites/test_reuse_{name}.py"
+    for name in ("check", "concat", "in_place", "judged", "places", "savings", "sound")
+)
 TESTS = {
     "memplan_engine.lifetimes": "tests/test_lifetimes.py tests/test_planner.py",
     "memplan_engine.bounds": "tests/test_bounds.py tests/verify",
@@ -15,8 +19,8 @@ TESTS = {
     "memplan_engine.rewrites.order.check_reorder": (
         "tests/rewrites/test_reorder_check.py tests/rewrites/test_reorder.py"
     ),
-    "memplan_engine.rewrites.reuse.check_reuse": "tests/rewrites",
-    "memplan_engine.rewrites.reuse.breaches": "tests/rewrites",
+    "memplan_engine.rewrites.reuse.check_reuse": REUSE,
+    "memplan_engine.rewrites.reuse.breaches": REUSE,
     "memplan_engine.runtime.trial.safety": "tests/runtime/test_runtime_safety.py",
     "memplan_engine.formats.read_limits": f"tests/formats/test_import_csv.py {BAD_FILES}",
     "memplan_engine.formats.json_stream": STREAMS,

@@ -67,8 +67,8 @@ def needs(graph: Graph) -> list[set[int]]:
         }
         for index, op in enumerate(graph.ops)
     ]
-    for kind in ("aten.rand", "print"):
-        chain = [index for index, op in enumerate(graph.ops) if op.kind == kind]
+    for kinds in (("aten.rand", "aten.bernoulli_"), ("print",)):
+        chain = [index for index, op in enumerate(graph.ops) if op.kind in kinds]
         for first, second in pairwise(chain):
             before[second].add(first)
     return before

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from memplan_engine import make_plan
 from memplan_engine.analysis.peak import find_peak
@@ -13,6 +16,7 @@ from memplan_engine.graph import Graph
 from memplan_engine.lifetimes import to_problem
 from memplan_engine.problem import Gap
 from memplan_engine.rewrites.reuse import Reason, check_reuse, place_concats, reuse, reused_problem, savings
+from memplan_engine.rewrites.reuse.concat import Part, hulls
 from tests.rewrites.reuse_graphs import Builder
 
 
@@ -235,3 +239,22 @@ def test_a_larger_alignment_of_a_block_is_passed_on() -> None:
 def test_the_alignment_must_be_one_or_more() -> None:
     with pytest.raises(InputError, match="alignment: found 0, expected 1 or more"):
         place_concats(two_branches().graph("b"), alignment=0)
+
+
+PARTS = st.builds(
+    lambda start, steps, low, size: Part(start, start + steps, low, low + size),
+    *(st.integers(0, 9), st.integers(0, 5), st.integers(0, 40), st.integers(1, 9)),
+)
+
+
+@given(st.lists(PARTS, max_size=8))
+def test_what_is_needed_over_time_is_from_the_lowest_to_the_highest_live_part(parts: list[Part]) -> None:
+    edges = [edge for part in parts for edge in (part.start, part.end)]
+    steps = range(min(edges, default=0), max(edges, default=0))
+    needed = {step: (gap.low, gap.high) for gap in hulls(parts) for step in range(gap.start, gap.end)}
+    live = {step: [part for part in parts if part.start <= step < part.end] for step in steps}
+    assert needed == {
+        step: (min((part.low for part in now), default=0), max((part.high for part in now), default=0))
+        for step, now in live.items()
+    }
+    assert all((one.low, one.high) != (two.low, two.high) for one, two in pairwise(hulls(parts)))

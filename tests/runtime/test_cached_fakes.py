@@ -32,8 +32,17 @@ CALLS: dict[str, Callable[..., torch.Tensor]] = {
 
 
 def form(tensor: torch.Tensor) -> tuple[object, ...]:
-    layout = (tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), tensor.dtype)
-    return (*layout, tensor.untyped_storage().nbytes())
+    layout = (tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), tensor.dtype, tensor.device)
+    told = {name: value for name, value in vars(tensor).items() if name != "fake_mode"}
+    flags = (tensor.requires_grad, tensor.is_inference(), tensor.is_conj(), tensor.is_neg())
+    return (
+        *layout,
+        tensor.untyped_storage().nbytes(),
+        tensor.data_ptr(),
+        told,
+        *flags,
+        str(torch._C._dispatch_keys(tensor)),
+    )
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -49,6 +58,22 @@ def test_the_second_time_is_as_the_first(name: str) -> None:
         storages = {each.untyped_storage()._cdata for each in found}
         assert len(storages) == 3
     assert FakeTensorMode.cache_hits == 0
+
+
+def test_what_differs_in_type_flags_or_layout_is_not_taken_for_the_same() -> None:
+    with cached_fakes() as mode, mode:
+        x = torch.empty(4, 4, dtype=torch.int64)
+        assert [(x * by).dtype for by in (2, 2.0, True, 2)] == [
+            torch.int64, torch.float32, torch.int64, torch.int64
+        ]  # fmt: skip
+        y = torch.empty(4, 4)
+        views = [y, y.t(), y[:, :2], y[1:]]
+        assert [torch.empty_like(each).stride() for each in views] == [(4, 1), (1, 4), (2, 1), (4, 1)]
+        with torch.inference_mode():
+            assert (y + y).is_inference()
+        assert not (y + y).is_inference()
+        split = [torch.cat([y, y], dim).shape for dim in (0, 1, 0)]
+        assert [tuple(shape) for shape in split] == [(8, 4), (4, 8), (8, 4)]
 
 
 def test_like_calls_are_looked_up() -> None:

@@ -18,7 +18,7 @@ from memplan_engine import InputError, observe_fake, observed_peak
 from memplan_engine.recordings.observed_flow import state_bytes
 from memplan_engine.runtime.recorder import cuda_library
 from memplan_engine.runtime.recorder.cuda_library import NoGuardError, guard_content
-from memplan_engine.runtime.recorder.script_run import observe_script
+from memplan_engine.runtime.scripts.script_run import observe_script
 from memplan_engine.torch_capture.training.torch_recipe import Recipe
 
 LIBRARY = b"what stands for a library"

@@ -13,7 +13,7 @@ import pytest
 
 from memplan_engine import InputError, find_peak, observation_graph, observed_peak, to_problem
 from memplan_engine.recordings.observed_flow import Category, Stage, state_bytes
-from memplan_engine.runtime.recorder.script_run import observe_script
+from memplan_engine.runtime.scripts.script_run import observe_script
 from tests import ROOT
 
 TRAIN = """
@@ -107,7 +107,21 @@ print("PEAK", json.dumps([mode.peak, kept[-1]]))
             "ValueError: no data at .*train.py:1, expected a script that runs as it is, .*observe FACTORY",
         ),
         ("open('nothing.csv')\n", "FileNotFoundError.*train.py:1"),
+        (
+            "from transformers import AutoModel\nAutoModel.from_pretrained('./nothing')\n",
+            r"OSError: .* at .*train.py:2, in transformers/\S+:\d+, expected weights .*from_config$",
+        ),
         ("import sys\nsys.exit(3)\n", "a script that ends with 3"),
+        (
+            "raise BaseExceptionGroup('two', [ValueError('one'), GeneratorExit()])\n",
+            r"BaseExceptionGroup: two \(2 sub-exceptions\); ValueError: one; GeneratorExit at .*train.py:1",
+        ),
+        ("raise KeyboardInterrupt\n", "train.py: fake run: found KeyboardInterrupt at .*train.py:1"),
+        (
+            "import torch\ntry:\n    torch.rand(2)[torch.rand(2) > 0.5]\n"
+            "except Exception as error:\n    raise ExceptionGroup('all', [error])\n",
+            "train.py: fake run: found a run that asks for a size that depends on values .*train.py:3",
+        ),
         ("print('nothing')\n", "a script that runs no operator of torch, expected one that trains or infers"),
         (
             "from argparse import ArgumentParser\nparser = ArgumentParser()\n"
@@ -145,8 +159,8 @@ def test_a_script_that_never_ends_is_ended_with_all_that_it_started(tmp_path: Pa
         f"subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)  # {marker}'])\n"
         "while True: time.sleep(0.1)\n",
     )
-    with pytest.raises(InputError, match=r"train\.py: found a script that is not through after 8 s"):
-        observe_script(path, seconds=8)
+    with pytest.raises(InputError, match=r"train\.py: found a script that is not through after 4 s"):
+        observe_script(path, seconds=4)
     time.sleep(0.5)
     running = subprocess.run(["ps", "-eo", "stat,args"], capture_output=True, text=True, check=True).stdout
     assert not [line for line in running.splitlines() if marker in line and not line.startswith("Z")]
@@ -182,6 +196,20 @@ def test_checkpoints_are_kept_in_mind_and_no_file_is_touched(tmp_path: Path) -> 
     assert seen.flow.steps == 3
     assert state_bytes(seen.flow) == (8 * 4 + 4) * 4
     assert (tmp_path / "best.pt").read_bytes() == b"of an earlier run"
+
+
+def test_steps_within_tasks_are_taken_up_to_the_third(tmp_path: Path) -> None:
+    """What ends the run comes through a group of asyncio's."""
+    text = (
+        "import asyncio, torch\nasync def train():\n"
+        "    model = torch.nn.Linear(8, 4)\n    optimizer = torch.optim.SGD(model.parameters())\n"
+        "    for _ in range(9):\n        model(torch.rand(2, 8)).sum().backward()\n        optimizer.step()\n"
+        "async def main():\n    async with asyncio.TaskGroup() as group:\n"
+        "        group.create_task(train())\nasyncio.run(main())\n"
+    )
+    flow = observe_script(script(tmp_path, text)).flow
+    assert flow is not None
+    assert flow.steps == 3
 
 
 def test_a_script_may_change_its_folder(tmp_path: Path) -> None:

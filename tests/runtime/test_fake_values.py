@@ -316,7 +316,8 @@ def test_a_model_may_write_down_what_it_computes() -> None:
     assert note.startswith("the value of a tensor of shape (), asked for at ")
 
 
-def test_generate_makes_all_of_its_tokens() -> None:
+@pytest.mark.parametrize("how", [{}, {"num_beams": 3}, {"num_beams": 2, "early_stopping": True}], ids=str)
+def test_generate_makes_all_of_its_tokens(how: dict[str, Any]) -> None:
     """As a real run does that meets no end of a sequence."""
     transformers = pytest.importorskip("transformers")
     sizes = {"n_layer": 2, "n_head": 2, "n_embd": 32, "vocab_size": 100, "n_positions": 64}
@@ -327,7 +328,8 @@ def test_generate_makes_all_of_its_tokens() -> None:
     def run() -> Kept:
         model = transformers.GPT2LMHeadModel(config).eval()
         with torch.no_grad():
-            tokens = model.generate(torch.tensor([[5, 6, 7], [3, 4, 5]]), max_new_tokens=8, do_sample=False)
+            prompts = torch.tensor([[5, 6, 7], [3, 4, 5]])
+            tokens = model.generate(prompts, max_new_tokens=8, do_sample=False, **how)
         made.append(tuple(tokens.shape))
         return [model]
 

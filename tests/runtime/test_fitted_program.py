@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from memplan_engine import InputError, Plan, fit_graph, fitted_program, insert_slab, load_program
-from memplan_engine.advice.fit_stages import StageName
+from memplan_engine.fitting.fitted import StageName
 from memplan_engine.graph import Role
 from memplan_engine.rewrites.reuse.writes_over import writes_over
 from memplan_engine.runtime.loading import example_inputs, load_pt2, load_step

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,11 +14,14 @@ from torch.distributed.tensor.placement_types import _StridedShard
 from memplan_engine import InputError
 from memplan_engine.recordings.observed_flow import Category, state_bytes
 from memplan_engine.recordings.rank_run import RankRun
-from memplan_engine.runtime.ranks.fake_world import environment, fake_ranks
+from memplan_engine.runtime.ranks.fake_world import fake_ranks
 from memplan_engine.runtime.ranks.mailbox import Mailbox, waiting
 from memplan_engine.runtime.ranks.rank_facts import shard_shape
+from memplan_engine.runtime.ranks.rank_launch import environment
 from memplan_engine.runtime.ranks.rank_runs import chosen_ranks, observe_ranks
 from memplan_engine.runtime.recorder.fake_run import observe_fake
+from memplan_engine.runtime.scripts.host import _hosts
+from tests.support.processes import children_of
 
 SHARDED = """
 import sys
@@ -35,6 +37,89 @@ for _ in range(5):
     model(torch.rand(2, 8)).sum().backward()
     optimizer.step()
     optimizer.zero_grad()
+"""
+
+FLAT = """
+import sys
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel
+
+dist.init_process_group("gloo")
+model = FullyShardedDataParallel(
+    torch.nn.Linear(8, 7, bias=False), use_orig_params=len(sys.argv) > 1, device_id=torch.device("cpu")
+)
+optimizer = torch.optim.Adam(model.parameters())
+for _ in range(3):
+    model(torch.rand(2, 8)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+SHARED_OUT = """
+import torch
+import torch.distributed as dist
+from torch.distributed.optim import ZeroRedundancyOptimizer
+
+dist.init_process_group("gloo")
+layers = [torch.nn.Linear(8, 8, bias=False) for _ in range(3)]
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers))
+optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.Adam)
+for _ in range(3):
+    model(torch.rand(2, 8)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+COMMON = """
+import os, sys
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.fsdp import fully_shard
+
+dist.init_process_group("gloo")
+model = torch.nn.Linear(8, 8, bias=False)
+fully_shard(model)
+optimizer = torch.optim.SGD(model.parameters())
+for _ in range(2):
+    loss = model(torch.rand(2, 8)).sum()
+    loss.backward()
+    optimizer.step()
+    assert f"{loss:.2f}" == "1.00"
+torch.save(model.state_dict(), sys.argv[1])
+model.load_state_dict(torch.load(sys.argv[1]))
+assert type(model.weight).__name__ == "DTensor"
+dcp.save({"model": model.state_dict()}, checkpoint_id=sys.argv[1] + "_folder")
+dcp.load({"model": model.state_dict()}, checkpoint_id=sys.argv[1] + "_folder")
+of_all = [None, None] if dist.get_rank() == 0 else None
+dist.gather_object("mine", of_all)
+assert of_all in (None, ["mine", "mine"])
+"""
+SPLIT = """
+import os
+import torch
+import torch.distributed as dist
+from torch.distributed.pipelining import ScheduleGPipe, SplitPoint, pipeline
+
+dist.init_process_group("nccl")
+rank = dist.get_rank()
+torch.cuda.set_device(rank)
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
+pipe = pipeline(model, (torch.rand(2, 8),), split_spec={"1": SplitPoint.BEGINNING})
+stage = pipe.build_stage(rank, torch.device("cuda", rank))
+schedule = ScheduleGPipe(stage, 2, loss_fn=torch.nn.functional.mse_loss)
+words = {0: (torch.rand(4, 8, device="cuda"),), 1: ()}[rank]
+schedule.step(*words, **({"target": torch.rand(4, 8, device="cuda")} if rank else {}))
+"""
+MOVED = """
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("nccl")
+weight = torch.nn.Parameter(torch.rand(64))
+weight.data = weight.data.to("cuda")
+assert weight.device.type == weight.data.device.type == "cuda"
+(weight * torch.rand(64, device="cuda")).sum().backward()
+assert weight.grad.device.type == "cuda"
 """
 
 
@@ -75,6 +160,59 @@ def test_ranks_whose_shards_differ_are_run(tmp_path: Path) -> None:
     assert (first.ranks, last.ranks) == ((0, 1, 2), (3,))
     shards = [of_kind(run, Category.STATE)[-1] for run in (first, last)]
     assert shards == [2 * 8 * 4, 8 * 4]
+
+
+def test_flat_parameters_are_shards_of_one_size(tmp_path: Path) -> None:
+    """56 numbers on four ranks: 14 each. With the original parameters each rank has another part of them."""
+    path = script(tmp_path, FLAT)
+    (run,) = observe_ranks(path, world_size=4)
+    assert run.ranks == (0, 1, 2, 3)
+    assert of_kind(run, Category.STATE) == [4, 14 * 4]
+    assert of_kind(run, Category.ALL_GATHER) == [56 * 4]
+    assert [each.ranks for each in observe_ranks(path, ["original"], world_size=2)] == [(0,), (1,)]
+
+
+def test_an_optimizer_that_is_shared_out_gives_each_rank_its_own(tmp_path: Path) -> None:
+    """Three weights of 256 B, each with two moments and the number of its step, on four ranks."""
+    runs = observe_ranks(script(tmp_path, SHARED_OUT), world_size=4)
+    assert [run.ranks for run in runs] == [(0, 1, 2), (3,)]
+    sizes = []
+    for run in runs:
+        assert run.observation.flow is not None
+        sizes.append(state_bytes(run.observation.flow))
+    assert sizes == [3 * 256 + 2 * 256 + 4, 3 * 256]
+
+
+def test_checkpoints_and_objects_of_other_ranks_leave_files_as_they_are(tmp_path: Path) -> None:
+    kept = tmp_path / "model.pt"
+    kept.write_text("precious")
+    (run,) = observe_ranks(script(tmp_path, COMMON), [str(kept)], world_size=2)
+    assert run.ranks == (0, 1)
+    assert kept.read_text() == "precious"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.pt", "train.py"]
+
+
+def test_a_model_that_torch_splits_holds_its_stage(tmp_path: Path) -> None:
+    """72 numbers of a layer; what torch.export makes to split the model is no tensor of the run."""
+    first, last = observe_ranks(script(tmp_path, SPLIT), world_size=2, device="cuda")
+    for run in (first, last):
+        assert of_kind(run, Category.UNKNOWN) == []
+        assert of_kind(run, Category.WEIGHT) == [8 * 4, 64 * 4]
+
+
+@pytest.mark.parametrize("call", ["dist.send(x, 7)", "dist.recv(x, src=-2)", "dist.isend(x, dst=2)"])
+def test_a_message_for_a_rank_that_there_is_not_is_refused_with_the_line(tmp_path: Path, call: str) -> None:
+    begin = "import torch\nimport torch.distributed as dist\ndist.init_process_group('gloo')\n"
+    text = f"{begin}x = torch.rand(2)\n{call}\n"
+    with pytest.raises(InputError, match=r"of a world of 2, named at .*train\.py:5"):
+        observe_ranks(script(tmp_path, text), world_size=2)
+
+
+def test_data_of_another_device_moves_a_tensor(tmp_path: Path) -> None:
+    (run,) = observe_ranks(script(tmp_path, MOVED), world_size=1, device="cuda")
+    flow = run.observation.flow
+    assert flow is not None
+    assert flow.storages.device[flow.storages.nbytes == 256].max() == 0
 
 
 def test_shapes_of_shards_by_hand() -> None:
@@ -156,8 +294,9 @@ def test_an_object_that_nobody_sends_is_refused_and_nothing_is_left(tmp_path: Pa
     ) as refused:
         observe_ranks(path, world_size=2, ranks=[0])
     assert "rank 0" in str(refused.value)
-    left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    assert str(tmp_path) not in left
+    hosts = {host.process.pid for host in _hosts.values()}
+    assert hosts
+    assert set().union(*map(children_of, hosts)) == set()
 
 
 def test_an_object_without_others_is_refused_with_the_way_out() -> None:
@@ -192,34 +331,3 @@ def test_messages_come_in_order_and_say_who_waits(tmp_path: Path) -> None:
     assert waiting(tmp_path) == {}
     with second._waiting(7):
         assert waiting(tmp_path)[1][0] == 7
-
-
-def test_strided_shards_are_looked_for_once_a_call() -> None:
-    from types import SimpleNamespace
-
-    from torch.distributed.tensor import Replicate, Shard
-    from torch.distributed.tensor.placement_types import _StridedShard
-
-    from memplan_engine.runtime.ranks.fake_meshes import once_a_call
-
-    looked: list[int] = []
-    told: list[object] = []
-
-    class Schema:
-        def __init__(self, *placements: object) -> None:
-            self.specs = [SimpleNamespace(placements=placements)]
-
-        @property
-        def args_spec(self) -> list[SimpleNamespace]:
-            looked.append(1)
-            return self.specs
-
-    propagate = once_a_call(lambda strategy, schema: told.append(strategy))
-    plain, strided = Schema(Shard(0), Replicate()), Schema(Shard(0), _StridedShard(0, split_factor=2))
-    for strategy in range(5):
-        propagate(strategy, plain)
-    assert (len(looked), told) == (1, [])
-    for strategy in range(3):
-        propagate(strategy, strided)
-    propagate("again", plain)
-    assert (len(looked), told) == (3, [0, 1, 2])

@@ -20,6 +20,8 @@ from memplan_engine import (
     Observer,
     observation_recording,
     observe,
+    observe_fake,
+    observe_model,
     observe_result,
     observed_live,
     observed_peak,
@@ -213,6 +215,23 @@ def test_an_observation_is_a_problem() -> None:
     assert recording.stacks.caller(int(recording.events["stack"][0])).kind == "neg"
 
 
+def test_zero_tensors_of_forward_mode_have_no_memory() -> None:
+    """Of a linear layer's weight and bias the tangents are zero: sizes without bytes, here and on fake
+    tensors. The allocator, which knows of no tensors, says so."""
+    layer, x = torch.nn.Linear(500, 500), torch.rand(2, 500)
+
+    def pushed(x: torch.Tensor) -> Any:
+        return torch.func.jvp(layer, (x,), (x,))
+
+    observe(pushed, x)
+    seen = observe(pushed, x)
+    assert "aten._efficientzerotensor" in seen.ops.kinds
+    # One kernel makes the zeros for itself while it runs; behind each op all agree.
+    levels = [observed_live(seen, level).after.tolist() for level in ("allocator", "dispatch")]
+    assert levels[0] == levels[1] == observed_live(observe_fake(pushed, (x,))).after.tolist()
+    assert max(levels[0]) < 500 * 500 * 4
+
+
 def test_bad_levels_devices_and_a_profiler_that_runs_already() -> None:
     with pytest.raises(InputError, match="levels: found kernel, expected of dispatch, allocator"):
         observe(chain, X, levels=["kernel"])
@@ -232,6 +251,8 @@ def test_bad_levels_devices_and_a_profiler_that_runs_already() -> None:
         _ = observer.observation
     with pytest.raises(InputError, match="subject: found a int, expected a program, a module or a function"):
         observe(3)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"model: found a function, expected a module"):
+        observe_model(chain, (X,))  # type: ignore[arg-type]
     with Observer() as observer:
         pass
     assert len(observer.observation.ops) == 0

@@ -64,13 +64,16 @@ def test_what_a_killed_process_left_goes_and_what_is_held_or_strange_stays(tempo
     (temporary / "else" / "kept").touch()
     (temporary / "memplan-link").symlink_to(temporary / "else")
     (temporary / "memplan-file").touch()
+    (temporary / "memplan-results").mkdir()
+    (temporary / "memplan-results" / "thesis.txt").touch()
     with scratch_folder():
         assert killed.exists(), "too new to be judged"
-    make_old(killed, held, temporary / "else", temporary / "memplan-file")
+    make_old(killed, held, *(temporary / name for name in ("else", "memplan-file", "memplan-results")))
     with scratch_folder():
         pass
     left = {path.name for path in temporary.iterdir()}
-    assert left == {held.name, "else", "memplan-link", "memplan-file"}
+    assert left == {held.name, "else", "memplan-link", "memplan-file", "memplan-results"}
+    assert (temporary / "memplan-results" / "thesis.txt").exists()
     assert (temporary / "else" / "kept").exists()
     assert (held / "state.pt").exists()
     holders[1].kill()
@@ -117,3 +120,34 @@ def _eager_steps(temporary: Path) -> list[str]:
         if "memplan_engine.runtime.eager_step" in words and any(str(temporary) in word for word in words):
             found.append(path.parent.name)
     return found
+
+
+@pytest.mark.parametrize("verb", ["observe", "capture"])
+def test_a_terminated_run_leaves_nothing_behind(temporary: Path, tmp_path: Path, verb: str) -> None:
+    where = tmp_path / "models"
+    where.mkdir()
+    (where / "slow.py").write_text(
+        "import time\n\ndef net():\n    print('begun', flush=True)\n    time.sleep(600)\n\n"
+        "if __name__ == '__main__':\n    open('begun', 'w').close()\n    time.sleep(600)\n"
+    )
+    asked = {"observe": ["--fake", "slow.py"], "capture": ["slow.py:net", "-o", "g.json"]}[verb]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "memplan_engine", verb, *asked],
+        cwd=where,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    if verb == "observe":
+        until = time.monotonic() + 60
+        while not (where / "begun").exists() and time.monotonic() < until:
+            time.sleep(0.1)
+        assert any(each.name.startswith("memplan-") for each in temporary.iterdir())
+    else:
+        assert process.stderr is not None
+        assert "begun" in process.stderr.readline()
+    process.terminate()
+    process.communicate(timeout=30)
+    assert process.returncode == 143
+    assert not any(each.name.startswith("memplan-") for each in temporary.iterdir())

@@ -135,6 +135,8 @@ def test_what_is_no_causal_language_model_is_refused(model, factory, says):
     [
         (("--batch", 0), "--batch: found 0"),
         (("--context", -1), "--context: found -1"),
+        (("--context", 10**30), "expected at most 4,294,967,296 tokens in all prompts"),
+        (("--batch", 2**31, "--context", 4), "found 4 tokens for each of 2,147,483,648, expected at most"),
         (("--", "more"), "found arguments"),
     ],
 )
@@ -142,6 +144,7 @@ def test_options_that_cannot_be(model, memplan, options, says):
     code, out, err = memplan("devices", f"{model}:factory", *options)
     assert (code, out) == (2, "")
     assert says in err
+    assert err.count("\n") == 1
 
 
 @pytest.mark.slow

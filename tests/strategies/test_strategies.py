@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
-from importlib import import_module
+from importlib import import_module, metadata
 from importlib.metadata import EntryPoint
 from typing import ClassVar
 
@@ -374,7 +374,7 @@ def entry_point(monkeypatch):
     def install(value):
         entry = EntryPoint("theirs", f"{__name__}:{value}", registry.ENTRY_POINTS)
         monkeypatch.setattr(EntryPoint, "load", lambda self: globals()[value])
-        monkeypatch.setattr(registry, "entry_points", lambda group: [entry])
+        monkeypatch.setattr(metadata, "entry_points", lambda group: [entry])
         known_strategies.cache_clear()
 
     yield install

@@ -25,7 +25,7 @@ CSV = "id,lower,upper,size\na,0,4,10\nb,1,3,20\nc,2,4,10\n"
 def open_app(page="", tab="", **parameters):
     """The app at an address; `page` is "compare", "import" or nothing for Inspect; `tab` is one below the
     chart."""
-    app = AppTest.from_file(APP, default_timeout=60)
+    app = AppTest.from_file(APP, default_timeout=150)
     for name, value in parameters.items():
         app.query_params[name] = value
     if tab:

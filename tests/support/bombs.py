@@ -7,6 +7,12 @@ import struct
 import zipfile
 from collections.abc import Callable
 
+import numpy as np
+
+from memplan_engine.formats.flat_tables import FlatFile
+from tests.support.flat_builder import FlatTable
+from tests.support.pte_programs import program, tensor, tensors
+
 Make = Callable[[int], bytes]
 
 
@@ -263,6 +269,68 @@ PT2: dict[str, Make] = {
     "packed": lambda n: _zip(b"[" + b"{}," * min(n, 30_000_000) + b"{}]", packed=True),
     "members": lambda n: _zip(b"{}", members=n // 110),
 }
+
+
+def _shared(count: int, one: FlatTable, field: int) -> bytes:
+    """A program whose method has, in `field`, a list of `count` places of one and the same table."""
+    data = bytearray(program(FlatTable({0: "forward", 5: [FlatTable()], field: [one]})))
+    file = FlatFile(bytes(data), "bomb.pte")
+    method = file.root().tables(1)[0]
+    start, _ = method.vector(field, 4)
+    table = file.target(start)
+    place = method.place(field)
+    behind = len(data)
+    data[place : place + 4] = (behind - place).to_bytes(4, "little")
+    data += count.to_bytes(4, "little")
+    # An offset leads forward from where it stands: the table stands once more, behind.
+    places = np.arange(len(data), len(data) + 4 * count, 4, dtype=np.int64)
+    moved = len(data) + 4 * count
+    moved += (table - moved) % 16
+    data += (moved + table - places).astype("<u4").tobytes()
+    return bytes(data) + bytes(moved - len(data)) + bytes(data[:behind])
+
+
+PTE: dict[str, Make] = {
+    "values": lambda n: _shared(n // 4, tensor(4, 0), 2),
+    "fewer values": lambda n: _shared(min(n // 4, 150_000), tensor(4, 0), 2),
+    "lists": lambda n: _shared(min(n // 8, 150_000), tensors([0] * (n // 8)), 2),
+    "names": lambda n: _shared(min(n // 4, 150_000), FlatTable({0: "n" * 999}), 6),
+    "long names": lambda n: _shared(min(n // 8, 150_000), FlatTable({0: "n" * (n // 2)}), 6),
+}
+_HLO = b"HloModule m, is_scheduled=true\nENTRY e {\na = f32[] iota()\n"
+_PLACED = b"}\nBufferAssignment:\nallocation 0: size 64, preallocated-temp:\n"
+_VALUE = b" value: <0 a{%d} @0> (size=1,offset=0): f32[]\n"
+
+
+def _doubled(n: int) -> bytes:
+    """Tuples of the one before twice, and as many readers of the last as there is room for."""
+    tuples = b"".join(b"t%d = () tuple(t%d, t%d)\n" % (i + 1, i, i) for i in range(40))
+    value = _PLACED + b" value: <0 a @0> (size=1,offset=0): f32[]\n"
+    return repeated(_HLO + b"t0 = () tuple(a)\n" + tuples, b"r = f32[] negate(t40)\n", value)(n)
+
+
+XLA: dict[str, Make] = {
+    "instructions": numbered(_HLO, b"i%d = f32[] b()\n", _PLACED),
+    "operands": repeated(_HLO + b"b = f32[] c(", b"%a,", b")\n" + _PLACED),
+    "brackets": repeated(_HLO + b"b = ", b"(", b"\n" + _PLACED),
+    "words": repeated(_HLO + b'b = f32[] c(a), metadata={op_name="', b"op_name=", b'"}\n' + _PLACED),
+    "lines of tables": repeated(_HLO[:31] + b"StackFrames\n", b"1 {}\n", _HLO[31:] + _PLACED),
+    "values": numbered(_HLO + _PLACED, _VALUE),
+    "tuples": _doubled,
+    "readers of tuples": lambda n: (
+        numbered(_HLO, b"r%d = f32[] negate(a)\n")(n // 2) + numbered(_PLACED, _VALUE)(n // 2)
+    ),
+}
+PROTO: dict[str, Make] = {
+    "fields": lambda n: b"\n\x00" * (n // 2),
+    "instructions": lambda n: (
+        field(1, field(7, field(1, b"\x08\x01\x12\x00")) + field(3, b"\x12\x00" * (n // 2)))
+        + field(3, b"\x1a\x00")
+    ),
+    "numbers": lambda n: (
+        field(1, field(7, field(1, b"\x08\x01" + field(2, field(1, bytes(n)))))) + field(3, b"\x1a\x00")
+    ),
+}
 BOMBS: dict[str, tuple[str, Make]] = {
     f"{kind}: {name}": (suffix, make)
     for kind, suffix, made in (
@@ -274,6 +342,9 @@ BOMBS: dict[str, tuple[str, Make]] = {
         ("pickle", ".pickle", PICKLE),
         ("onnx", ".onnx", ONNX),
         ("pt2", ".pt2", PT2),
+        ("pte", ".pte", PTE),
+        ("xla", ".txt", XLA),
+        ("hlo", ".pb", PROTO),
     )
     for name, make in made.items()
 }

@@ -1,4 +1,4 @@
-"""Compile the kernels of replays, which note what they do: `make test` runs this beside `compile_kernels`.
+"""Compile the kernels of replays, which note what they do: `make test` runs this beside `compile_packing`.
 
 A test that is the first to need them would wait for them, and the second core has nothing to do meanwhile.
 """

@@ -13,7 +13,8 @@ import numpy as np
 
 from memplan_engine.recordings.observed_flow import HELD
 from memplan_engine.runtime.ranks.fake_world import fake_ranks
-from memplan_engine.runtime.recorder import fake_run, script_run
+from memplan_engine.runtime.recorder import fake_run
+from memplan_engine.runtime.scripts import script_process
 from tests.support.rank_processes import RankProcesses, Rows
 
 
@@ -22,10 +23,10 @@ def main(rank: str, world: str, mailbox: str, out: str, script: str, *arguments:
     vars(fake_run)["settled_flow"] = lambda flow, replaced: flow
     with (
         fake_ranks(int(rank), int(world), mailbox=Path(mailbox)),
-        script_run.as_script(script, arguments),
-        script_run.alone(),
+        script_process.as_script(script, arguments),
+        script_process.alone(),
     ):
-        run = lambda: script_run._run(script, Path.cwd(), "a script")  # noqa: E731
+        run = lambda: script_process._run(script, Path.cwd(), "a script")  # noqa: E731
         seen = fake_run.observe_whole(run, "train.py", "a script")
     flow = seen.flow
     assert flow is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -22,6 +23,18 @@ def server_of(url: str) -> Path:
     words = {b"memplan_dashboard.serving.server", f"--port={urlsplit(url).port}".encode()}
     (server,) = (folder for folder in Path("/proc").glob("[0-9]*") if words <= _words_of(folder))
     return server
+
+
+def children_of(process: int) -> set[int]:
+    """The processes that `process` has started, and those that these have, but for what has ended."""
+    said = subprocess.run(["ps", "-eo", "pid=,ppid=,stat=,comm="], capture_output=True, text=True, check=True)
+    rows = [line.split(maxsplit=3) for line in said.stdout.splitlines()]
+    own = {
+        int(pid)
+        for pid, parent, state, name in rows
+        if int(parent) == process and state[0] != "Z" and name != "ps"
+    }
+    return own.union(*map(children_of, own))
 
 
 def _words_of(process: Path) -> set[bytes]:

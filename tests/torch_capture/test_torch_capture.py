@@ -289,6 +289,7 @@ def needs_values():
     return args()
 def alone(): return nn.Linear(4, 2)
 def broken(): raise RuntimeError("first line\\nsecond line")
+def ends(): raise SystemExit(7)
 def wrong_shape(): return nn.Linear(4, 2), (torch.ones(3, 5),)
 text = "no function"
 """
@@ -320,9 +321,10 @@ def test_factories_of_every_form(folder, name, caplog):
         ("no_such_module_here:f", "ModuleNotFoundError: No module named 'no_such_module_here'"),
         ("my_broken_module:f", "ModuleNotFoundError: No module named 'no_such_package_anywhere'"),
         ("my_factories:nothing", "module my_factories: found no 'nothing' in it"),
-        ("my_factories:text", "found a str, expected a function without arguments"),
+        ("my_factories:text", "found a str, expected a function"),
         ("my_factories:alone", "return value: found Linear, expected (model, args)"),
         ("my_factories:broken", "found RuntimeError: first line, expected a factory that runs"),
+        ("my_factories:ends", "found SystemExit: 7, expected a factory that runs"),
         ("my_factories:wrong_shape", "torch.export: found RuntimeError"),
     ],
 )

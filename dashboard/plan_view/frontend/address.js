@@ -1,13 +1,28 @@
-// The view in the address of the page: written without a run of the page, read by the first chart of a visit.
+// What the chart keeps in the address of the page: written without a run of the page, read by the first chart of a
+// visit. The view, how the tree is grouped, and the colours that the legend shows alone.
 
 import { panned } from "../../../memplan_engine/plotting/frontend/viewport.js";
 
-const NAME = "view";
+const BETWEEN = "|";
 const SETTLED = 250;
+
+function asked(name) {
+  return new URLSearchParams(window.location.search).get(name);
+}
+
+/** How the tree is to be grouped, null where nothing is said of it. */
+export function groupingInAddress() {
+  return asked("by");
+}
+
+/** The labels of the colours that are to be shown alone. */
+export function onlyInAddress() {
+  return asked("only")?.split(BETWEEN) ?? [];
+}
 
 /** The view that the address asks for, inside of `limits`; null for everything and for what makes no sense. */
 export function viewInAddress(limits) {
-  const text = new URLSearchParams(window.location.search).get(NAME) ?? "";
+  const text = asked("view") ?? "";
   const numbers = text.split(",").map((part) => (part.trim() === "" ? NaN : Number(part)));
   const [x0, x1, y0, y1] = numbers;
   if (numbers.length !== 4 || !numbers.every(Number.isFinite) || x0 >= x1 || y0 >= y1) return null;
@@ -33,13 +48,16 @@ export class Address {
   }
 
   write() {
-    const { kept, root } = this.chart;
+    const { kept, root, side, legend } = this.chart;
     if (!kept || !root.isConnected) return;
     const url = new URL(window.location.href);
-    const text = kept.view ? textOf(kept.view) : null;
-    if (url.searchParams.get(NAME) === text) return;
-    if (text) url.searchParams.set(NAME, text);
-    else url.searchParams.delete(NAME);
+    const before = url.search;
+    const values = { view: kept.view && textOf(kept.view), by: side.tree.chosen, only: legend.alone().join(BETWEEN) };
+    for (const [name, text] of Object.entries(values)) {
+      if (text) url.searchParams.set(name, text);
+      else url.searchParams.delete(name);
+    }
+    if (url.search === before) return;
     window.history.replaceState(window.history.state, "", url);
   }
 

@@ -60,7 +60,7 @@ export class Details {
     fact("kind", panel.panes.kind(buffer));
     const maker = panel.panes.maker[buffer];
     if (maker !== NOBODY) for (const [label, text] of panel.panes.ops.properties) fact(label, text(maker));
-    fact("asked for at", panel.panes.place(buffer));
+    fact("allocated at", panel.panes.place(buffer));
     const { above, below } = neighboursOf(panel, rects, low, high);
     fact("above", above);
     fact("below", below);

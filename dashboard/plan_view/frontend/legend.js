@@ -1,5 +1,6 @@
 // The key to colours and lines, as HTML. A click on a colour dims all others, Shift or Ctrl adds one.
 
+import { onlyInAddress } from "./address.js";
 import { element } from "./element.js";
 
 const LINE_KEYS = [["arena", "arena"], ["bound", "lower bound"], ["capacity", "capacity"], ["before", "before"],
@@ -11,13 +12,20 @@ export class Legend {
     this.list = element("ul", "legend", parent);
     this.shown = new Set();
     this.buttons = [];
+    this.entries = [];
   }
 
   /** Show `entries` ([label, colour]) and the lines of the panels; other entries begin with all colours shown. */
   fill(entries, panels, theme) {
     const labels = JSON.stringify(entries);
-    if (labels !== this.labels) this.shown.clear();
+    if (this.labels === undefined) {
+      const only = onlyInAddress();
+      this.shown = new Set(entries.filter(([label]) => only.includes(label)).map(([, color]) => color));
+    } else if (labels !== this.labels) {
+      this.shown.clear();
+    }
     this.labels = labels;
+    this.entries = entries;
     this.list.replaceChildren();
     this.buttons = entries.map(([label, color]) => {
       const button = element("button", "entry pick", element("li", "item", this.list));
@@ -51,6 +59,12 @@ export class Legend {
     else if (!this.shown.delete(color)) this.shown.add(color);
     this.press();
     this.chart.recolor();
+    this.chart.address.later();
+  }
+
+  /** The labels of the colours that are shown alone, none where all are. */
+  alone() {
+    return this.entries.filter(([, color]) => this.shown.has(color)).map(([label]) => label);
   }
 
   press() {

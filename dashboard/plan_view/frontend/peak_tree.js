@@ -1,6 +1,7 @@
 // The tree beside the chart: what a step is made of, by module, source line, op or category.
 
 import { formatBytes, formatCount } from "../../../memplan_engine/plotting/frontend/format.js";
+import { groupingInAddress } from "./address.js";
 import { element } from "./element.js";
 import { bytesAt, lineOf, minus, pathOf, sourceOf, treeOf } from "./holders.js";
 
@@ -13,7 +14,7 @@ const KEYS = { ArrowDown: 1, ArrowUp: -1 };
 export class PeakTree {
   constructor(parent, chart) {
     this.chart = chart;
-    this.chosen = null;
+    this.chosen = groupingInAddress();
     this.root = element("section", "peak-tree", parent);
     const head = element("div", "pane-head", this.root);
     this.title = element("h3", "pane-title", head);
@@ -34,7 +35,7 @@ export class PeakTree {
     this.panel = panel;
     this.groupings = panel.panes.groupings;
     this.by = this.groupings.has(this.chosen) ? this.chosen : panel.panes.by;
-    this.opened = null;
+    this.isTouched = false;
     this.switch.replaceChildren();
     this.switch.hidden = this.groupings.size < 2;
     // Without a choice of lines there is no more than one, as a rule none.
@@ -49,8 +50,9 @@ export class PeakTree {
 
   groupBy(by) {
     [this.chosen, this.by] = [by, by];
-    this.opened = null;
+    this.isTouched = false;
     this.fill();
+    this.chart.address.later();
   }
 
   get grouping() {
@@ -67,7 +69,8 @@ export class PeakTree {
     const values = isDifference ? minus(bytesAt(this.panel, marks.second), bytes) : bytes;
     [this.signed, this.values] = [isDifference, values];
     this.tree = treeOf(this.grouping, values, isDifference ? 0 : this.panel.panes.always);
-    this.opened ??= this.firstOpened();
+    // Until somebody opens or closes a row, each step is open down to what has most of it.
+    if (!this.isTouched) this.opened = this.firstOpened();
     const label = this.panel.labelOf(this.step);
     this.title.textContent = isDifference ? `Step ${formatCount(marks.second)} minus step ${formatCount(this.step)}`
       : `${this.step === this.panel.peakStep ? "The peak" : `Step ${formatCount(this.step)}`} is made of`;
@@ -97,7 +100,7 @@ export class PeakTree {
     const opened = new Set();
     for (let at = -1, bytes = this.tree.total; ;) {
       const [first] = this.tree.children(at);
-      if (first?.group === undefined || first.bytes < OPEN_SHARE * bytes) return opened;
+      if (first?.group === undefined || Math.abs(first.bytes) < OPEN_SHARE * Math.abs(bytes)) return opened;
       opened.add(first.group);
       [at, bytes] = [first.group, first.bytes];
     }
@@ -211,6 +214,7 @@ export class PeakTree {
 
   toggle(group, open = !this.opened.has(group)) {
     if (open === this.opened.has(group)) return;
+    this.isTouched = true;
     if (open) this.opened.add(group);
     else this.opened.delete(group);
     this.draw();

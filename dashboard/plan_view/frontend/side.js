@@ -42,6 +42,6 @@ export class Side {
     if (this.root.hidden) return;
     this.tree.reveal(buffer);
     const largest = buffer === null ? this.tree.largest : null;
-    this.details.show(this.panel, buffer ?? largest, largest === null ? "" : "largest here");
+    this.details.show(this.panel, buffer ?? largest, largest === null ? "" : "largest at this step");
   }
 }

@@ -1,9 +1,10 @@
 // What the pointer is over, in words. Text goes in as text, never as markup.
 
-import { formatBytes, formatCount, formatSteps } from "../../../memplan_engine/plotting/frontend/format.js";
+import { formatBytes, formatCount } from "../../../memplan_engine/plotting/frontend/format.js";
 import { entryAt, ownerOf } from "../../../memplan_engine/plotting/frontend/columns.js";
 import { linesAt } from "../../../memplan_engine/plotting/frontend/strip.js";
 import { element } from "./element.js";
+import { lifetimeWords } from "./holders.js";
 import { profileFor } from "./layers.js";
 import { shadeOf } from "./raster.js";
 
@@ -17,7 +18,7 @@ export function rectLines(panels, panel, rect, step) {
   const lines = [
     { text: data.nameOf(buffer), className: "name" },
     { text: `${formatBytes(data.size[rect])} at offset ${formatBytes(data.offset[rect])}` },
-    { text: `live [${formatCount(start)}, ${formatCount(end)}), ${formatSteps(end - start)}` },
+    { text: `live in ${lifetimeWords(start, end)}` },
   ];
   for (const other of panels) {
     const places = other === panel ? [] : other.data.rectsOf(buffer);
@@ -34,7 +35,7 @@ function elsewhere(other, place, data, rect) {
   const words = [`${other.title}: offset ${formatBytes(other.offset[place])}`];
   if (size !== data.size[rect]) words.push(formatBytes(size));
   if (start !== data.start[rect] || end !== data.end[rect]) {
-    words.push(`live [${formatCount(start)}, ${formatCount(end)})`);
+    words.push(`live in ${lifetimeWords(start, end)}`);
   }
   return words.join(", ");
 }
@@ -69,7 +70,7 @@ export function spoken(panel, rect) {
   const { data } = panel;
   if (rect === undefined) return "";
   return `${data.nameOf(ownerOf(data, rect))}, ${formatBytes(data.size[rect])} at offset `
-    + `${formatBytes(data.offset[rect])}, live from step ${data.start[rect]} up to ${data.end[rect]}, `
+    + `${formatBytes(data.offset[rect])}, live in ${lifetimeWords(data.start[rect], data.end[rect])}, `
     + `in ${data.title}.`;
 }
 

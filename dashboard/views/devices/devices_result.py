@@ -61,15 +61,18 @@ def show_answer(answers: DeviceAnswers, gpu: Accelerator, label: str) -> None:
         basis = "rules only" if chosen.run.is_rules_only else "simulated"
         name = str(chosen.settings) or NATIVE
         st.badge(
-            plain(f"reserved {format_bytes(fullest.reserved_bytes)}, {name}, {basis}"),
+            plain(f"reserved {format_bytes(fullest.held_bytes)}, {name}, {basis}"),
             color="gray",
-            help=plain(exact(fullest.reserved_bytes)),
+            help=plain(exact(fullest.held_bytes)),
         )
+        if chosen.held.retries:
+            without = f"Cached blocks are freed for it. Without a limit: {exact(fullest.reserved_bytes)}"
+            st.badge(chosen.held.retries_text, color="orange", help=plain(without))
         low, high = map(format_bytes, fullest.total_bytes)
         st.badge(plain(f"device total {low} to {high}"), color="gray", help="Reserved, and what is beside")
         beside = f"{format_bytes(device.least_overhead)} to {format_bytes(device.most_overhead)}"
         sources = "; ".join(f"{count} × {each.name}: {each.source}" for each, count in device.overheads)
-        st.badge(plain(f"of that the backend's own {beside}"), color="gray", help=plain(sources))
+        st.badge(plain(f"of which CUDA context and libraries {beside}"), color="gray", help=plain(sources))
         for other in fullest.answers.others:
             rules = ", rules only" if other.run.is_rules_only else ""
             told = f"{str(other.settings) or NATIVE}: {format_bytes(other.run.peak_reserved)}{rules}"
@@ -87,7 +90,7 @@ def line_of(answer: RankAnswer) -> RankTimeline:
     op = last if failed is None else failed
     steps = step_ranges(flow) or ((0, 0),)
     first, end = next((each for each in steps if each[0] <= op < each[1]), steps[-1])
-    return timeline(answer.run, answer.answers.chosen.run, first, end)
+    return timeline(answer.run, answer.answers.chosen.held, first, end)
 
 
 def show_chart(answer: RankAnswer) -> None:
@@ -127,7 +130,7 @@ def show_held(answer: RankAnswer) -> None:
     held = peak_categories(answer.run.observation.flow)
     rows = [(name, nbytes, format_bytes(nbytes)) for name, nbytes in held.items()]
     live = sum(held.values())
-    unused = answer.reserved_bytes - live
+    unused = answer.held_bytes - live
     rows += [("live", live, format_bytes(live)), ("reserved, not live then", unused, format_bytes(unused))]
     for overhead, count in device.overheads:
         low, high = count * overhead.least_bytes, count * overhead.most_bytes
@@ -153,14 +156,14 @@ def show_ranks(answers: DeviceAnswers, chosen: RankAnswer) -> None:
         "fullest is outlined]"
     )
     lines = [line_of(each) for each, _ in groups[:MOST_CARDS]]
-    top = max(each.reserved_bytes for each, _ in groups) or 1
+    top = max(each.held_bytes for each, _ in groups) or 1
     columns = st.container(key="rank_cards").columns(A_ROW)
     for place, ((each, ranks), line) in enumerate(zip(groups[:MOST_CARDS], lines, strict=True)):
         kind = "fullest" if each.run.rank in answers.fullest.run.ranks else "other"
         with columns[place % A_ROW].container(border=True, key=f"rankcard_{kind}_{each.run.rank}"):
             like = sorted(set(ranks) - {each.run.rank})
             name = f"Rank {each.run.rank}"
-            shown = f"**{name}** {format_bytes(each.reserved_bytes)}"
+            shown = f"**{name}** {format_bytes(each.held_bytes)}"
             if st.button(
                 shown,
                 key=f"rank_button_{each.run.rank}",
@@ -177,7 +180,7 @@ def show_ranks(answers: DeviceAnswers, chosen: RankAnswer) -> None:
                 st.html(picture(rank_areas.small(line, top, each.answers.chosen.device.least_left), told))
             stage = f"stage {', '.join(map(str, each.run.stages))}; " if each.run.stages else ""
             word = "rank" if len(like) == 1 else "ranks"
-            more = f"{word} {written(like)} like rank {each.run.rank}" if like else "like no other"
+            more = f"{word} {written(like)} like rank {each.run.rank}" if like else "unique"
             st.caption(plain(f"{stage}{more}"))
     if len(groups) > MOST_CARDS:
         st.caption(f"{len(groups) - MOST_CARDS:,} more are in the table.")
@@ -187,7 +190,7 @@ def show_ranks(answers: DeviceAnswers, chosen: RankAnswer) -> None:
                 "ranks": written(sorted(ranks)),
                 "stages": ", ".join(map(str, each.run.stages)),
                 "live bytes": each.answers.live_bytes,
-                "reserved bytes": each.reserved_bytes,
+                "reserved bytes": each.held_bytes,
                 "device, least": each.total_bytes[0],
                 "device, most": each.total_bytes[1],
                 "verdict": str(each.fit),

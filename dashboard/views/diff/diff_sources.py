@@ -146,6 +146,9 @@ def _pick(side: str) -> Document:
         fault = str(error)
         key, document = _instead(side, key)
         state.choose(**{side: key, "changed": "", **nothing_asked(side)})
+    if key.startswith("file:") and not state.get(side):
+        # Of the command line: the address is to say which.
+        state.choose(**{side: key})
     st.session_state[LAST.format(side)] = key
     label = f"{side.capitalize()} ({WHAT[side]})"
     pick_key(label, documents.catalogue(), key, f"{side}_widget", lambda picked: _choose(**{side: picked}))

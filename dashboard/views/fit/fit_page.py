@@ -10,7 +10,8 @@ from memplan_dashboard.session.documents import Document
 from memplan_dashboard.session.fitting import Outcome
 from memplan_dashboard.session.messages import errors_shown, plain, show_error, show_note
 from memplan_dashboard.session.plan_facts import MOST_AT_ONCE
-from memplan_dashboard.views.fit.fit_choices import command_of, pick_fit, wrong_stages
+from memplan_dashboard.views.fit.fit_choices import command_of, pick_fit, wrong_choices
+from memplan_dashboard.views.fit.fit_curve import show_curve
 from memplan_dashboard.views.fit.fit_result import (
     show_answer,
     show_changes,
@@ -22,9 +23,11 @@ from memplan_dashboard.views.fit.fit_result import (
 )
 
 from memplan_engine import Graph
-from memplan_engine.advice.fit_stages import StageName, stages_for, summed_up
+from memplan_engine.fitting.fit_stages import stages_for
+from memplan_engine.fitting.fitted import StageName
+from memplan_engine.fitting.recompute_stage import POINTS
 from memplan_engine.reporters.fit.fit_words import TOLD
-from memplan_engine.units import count_of, format_bytes
+from memplan_engine.units import count_of, format_bytes, format_percent
 
 EVERY_SECONDS = 0.5
 
@@ -45,11 +48,12 @@ def _no_graph(document: Document) -> None:
 def _show_progress(job: FitJob) -> None:
     """The line, looked at anew while the fit goes on; why it failed."""
     active = job.state.is_active
-    st.fragment(_panel, run_every=EVERY_SECONDS if active else None)(job, active, len(job.stages))
+    seen = len(job.stages), len(job.points)
+    st.fragment(_panel, run_every=EVERY_SECONDS if active else None)(job, active, seen)
 
 
-def _panel(job: FitJob, was_active: bool, seen: int) -> None:
-    if was_active and (not job.state.is_active or len(job.stages) != seen):
+def _panel(job: FitJob, was_active: bool, seen: tuple[int, int]) -> None:
+    if was_active and (not job.state.is_active or (len(job.stages), len(job.points)) != seen):
         state.run_again()
     if job.state is State.FAILED:
         show_error(job.fault)
@@ -57,8 +61,9 @@ def _panel(job: FitJob, was_active: bool, seen: int) -> None:
         st.info("The fit was cancelled before its first stage was there.")
     elif job.state.is_active:
         with st.container(border=True, key="fit_progress", horizontal=True, vertical_alignment="center"):
-            several = len(stages_for(job.graph, job.asked.only))
-            st.progress(min((len(job.stages) + 0.5) / several, 1.0), plain(_told(job)))
+            several = len(stages_for(job.graph, job.asked.only, fitting.times_of(job.asked, job.graph)))
+            done = len(job.stages) + (len(job.points) / POINTS if job.points else 0.5)
+            st.progress(min(done / several, 1.0), plain(_told(job)))
             if st.button(
                 "Cancel", icon=":material/stop_circle:", key="fit_cancel", help="Keeps what is there"
             ):
@@ -71,14 +76,21 @@ def _told(job: FitJob) -> str:
         return f"Waiting for its turn: {searches.turn_text(searches.scheduler(), job)}"
     part = TOLD[StageName(job.part)] if job.part else "starting"
     words = f"{part} · {job.seconds:.0f} s"
+    if job.points:
+        last = job.points[-1]
+        found = f"{format_bytes(last.plan.arena_bytes)} for +{format_percent(last.time.extra)} time"
+        return f"{words} · {count_of(len(job.points), 'point')}, down to {found}"
     if job.order is None:
         return words
     found = f"best {format_bytes(job.order.peak_bytes)}, bound {format_bytes(job.order.bound_bytes)}"
     return f"{words} · {found}, {count_of(job.order.states, 'set')} searched"
 
 
-def _found(asked: FitAsked, graph: Graph, is_large: bool) -> tuple[Outcome | None, bool]:
-    """What there is of the fit, and whether more may come; begins the fit if need be, and tells of it."""
+def _found(
+    asked: FitAsked, graph: Graph, is_large: bool = False, order: tuple[str, ...] = ()
+) -> tuple[Outcome | None, bool]:
+    """What there is of the fit, and whether more may come; begins the fit if need be, in the `order` of ops
+    that was found before, and tells of it."""
     job = fitting.job_of(asked)
     if job is not None:
         fitting.collect(job)
@@ -87,10 +99,11 @@ def _found(asked: FitAsked, graph: Graph, is_large: bool) -> tuple[Outcome | Non
         if is_large and not st.button("Fit", type="primary", icon=":material/play_arrow:", key="fit_begin"):
             st.info("A graph of this size takes a while: press **Fit**.")
             return None, False
-        job = fitting.begin(asked, graph)
+        job = fitting.begin(asked, graph, order)
     if job is not None and (job.state.is_active or outcome is None):
         _show_progress(job)
-        return Outcome(job.stages, job.gradients, cut_short=False), job.state.is_active
+        so_far = Outcome(job.stages, job.gradients, cut_short=False, curve=job.curve)
+        return so_far, job.state.is_active
     if outcome is None:
         return None, False
     if outcome.cut_short:
@@ -105,7 +118,7 @@ def _found(asked: FitAsked, graph: Graph, is_large: bool) -> tuple[Outcome | Non
 def _page() -> None:
     document = state.current_document()
     capacity = pick_fit(document)
-    show_note(wrong_stages())
+    show_note(wrong_choices())
     answer = st.container()
     with errors_shown():
         graph = fitting.graph_of(document)
@@ -118,7 +131,14 @@ def _page() -> None:
         found, unfinished = _found(asked, graph, len(document.problem) > MOST_AT_ONCE)
         if found is None or not found.stages:
             return
-        fitted = summed_up(graph, capacity, asked.only, found.stages, found.gradients)
+        fitted = fitting.fitted_of(asked, graph, capacity, found)
+        copies = None if unfinished else fitting.copies_asked(asked, fitted)
+        if copies is not None:
+            moved, unfinished = _found(copies, graph, order=fitting.order_of(fitted))
+            asked = copies
+            if moved is not None:
+                fitted = fitting.with_copies(fitted, copies, graph, moved)
+        times = fitting.times_of(asked, graph)
         with answer:
             show_answer(fitted, unfinished)
         left, right = st.container(key="halves_fit").columns([1.5, 1], gap="large")
@@ -128,7 +148,9 @@ def _page() -> None:
             show_downloads(fitted)
             st.code(command_of(asked, document.label, capacity), language=None, wrap_lines=True)
         with right:
-            show_changes(fitted, fitting.changes_of(asked, fitted, graph))
+            show_curve(fitted, fitting.border_of(found), fitting.torch_points(document, asked), unfinished)
+            changes = fitting.changes_of(asked, fitted, graph)
+            show_changes(asked, fitted, changes, times, unfinished)
             show_patch(fitted)
             show_held(fitted)
 

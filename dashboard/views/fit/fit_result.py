@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import pandas as pd
 import streamlit as st
+from memplan_dashboard.background.fit_job import FitAsked
 from memplan_dashboard.charts import profiles_overlaid, stage_waterfall
 from memplan_dashboard.session import fitting
 from memplan_dashboard.session.messages import errors_shown, file_name, plain
+from memplan_dashboard.views.fit.fit_curve import show_again, show_copies
 from memplan_dashboard.widgets.code_blocks import show_code
 from memplan_dashboard.widgets.tables import MOST_ROWS, show_table, whole
 
-from memplan_engine.advice.fit_stages import Fitted, Stage, StageName
 from memplan_engine.advice.stage_changes import StageChange
+from memplan_engine.analysis.op_costs import OpTimes
 from memplan_engine.diffing.rewritten import Rewrote, rewritten_ops
 from memplan_engine.feasibility.decision import Verdict
+from memplan_engine.fitting.fitted import Fitted, Stage, StageName
+from memplan_engine.fitting.recompute_stage import StageTime
 from memplan_engine.formats.memplan_json.json_file import dumps
 from memplan_engine.formats.memplan_json.schedule_format import order_bytes
 from memplan_engine.reporters.diff_words import rewrite_rows
-from memplan_engine.reporters.fit.fit_words import TOLD, fit_proof, fit_verdict, held_words, patch_words
-from memplan_engine.units import exact, format_bytes, format_percent
+from memplan_engine.reporters.fit.fit_words import (
+    TOLD,
+    fit_proof,
+    fit_verdict,
+    held_words,
+    patch_words,
+    pieces_words,
+)
+from memplan_engine.units import exact, format_bytes, format_percent, format_seconds
 
 STILL = {"displayModeBar": False}
 MOST_LINES = 2
@@ -35,18 +46,20 @@ def show_answer(fitted: Fitted, unfinished: bool) -> None:
     with st.container(key="figures", horizontal=True, vertical_alignment="center", gap="small"):
         _verdict_chip(fitted, unfinished)
         best = fitted.best
-        if best.proved:
-            words = (
-                "no order is lower: proved" if best.is_of_all_orders else "no arena of this order is smaller"
-            )
+        if best.time is not None:
+            _time_chip(best.time)
+        elif best.proved or best.live_proved:
+            words = "no order is lower: proved" if best.proved else "no order has fewer live bytes: proved"
+            if not best.is_of_all_orders:
+                words = "no arena of this order is smaller"
             st.badge(plain(words), icon=":material/check:", color="green", help=plain(fit_proof(best)))
         else:
             over = best.plan.arena_bytes / max(best.bound_bytes, 1) - 1
             told = plain(fit_proof(best))
             st.badge(plain(f"at most {format_percent(over)} above the bound"), color="blue", help=told)
-        needed = f"{fitted.needed_bytes:,} B"
+        needed = f"needs {fitted.needed_bytes:,} B"
         parts = f"state {exact(fitted.state_bytes)}, arena {exact(best.plan.arena_bytes)}"
-        st.badge(plain(needed), color="gray", help=plain(f"Arena + state. {parts}"))
+        st.badge(plain(needed), color="gray", help=plain(f"Arena, weights and state: {parts}"))
         if fitted.capacity is not None:
             room = fitted.capacity - fitted.needed_bytes
             st.badge(
@@ -54,9 +67,27 @@ def show_answer(fitted: Fitted, unfinished: bool) -> None:
                 color="gray",
                 help=plain(f"Of the capacity of {exact(fitted.capacity)}"),
             )
-        if workspace := best.plan.total_bytes - best.plan.arena_bytes:
+        if fitted.curve is not None:
+            time = fitted.curve.points[0].time
+            told = f"{time.of}; all ops once: {format_seconds(time.seconds)}"
+            st.badge(plain(f"times {time.of.partition(' (')[0]}"), color="gray", help=plain(told))
+        if workspace := fitted.workspace_bytes:
             told = "Temporaries of ops lie outside the arena and are not in the verdict"
             st.badge(plain(f"temporaries {format_bytes(workspace)} more"), color="gray", help=plain(told))
+
+
+def _time_chip(time: StageTime) -> None:
+    """How far the time is from what is proved of every schedule."""
+    if time.bound is None:
+        return
+    over = (1 + time.extra) / (1 + time.bound) - 1
+    told = f"All ops and what runs again, against what every schedule in as many bytes takes: {time.of}"
+    if over <= 0:
+        st.badge("no schedule is quicker: proved", icon=":material/check:", color="green", help=plain(told))
+    else:
+        most = format_percent(over)
+        words = f"{most if most.startswith('<') else f'at most {most}'} above the least time"
+        st.badge(plain(words), color="blue", help=plain(told))
 
 
 def _verdict_chip(fitted: Fitted, unfinished: bool) -> None:
@@ -82,38 +113,54 @@ def show_stages(fitted: Fitted) -> None:
     if fitted.capacity is not None:
         _capacity_note(fitted)
     stages = fitted.stages
-    before = (stages[0], *stages)
-    saved = [
-        earlier.plan.arena_bytes - stage.plan.arena_bytes
-        for earlier, stage in zip(before, stages, strict=False)
-    ]
     rows = pd.DataFrame(
         {
             "stage": [TOLD[stage.name] for stage in stages],
             "live bytes": [stage.load_bytes for stage in stages],
             "arena": [stage.plan.arena_bytes for stage in stages],
-            "saved": saved,
+            "saved": [fitted.saved_bytes(stage) for stage in stages],
             "bound": [stage.bound_bytes for stage in stages],
-            "of": ["every order" if stage.is_of_all_orders else "this order" for stage in stages],
-            "proved": ["smallest" if stage.proved else "" for stage in stages],
+            "proved for": [_proved_for(stage) for stage in stages],
+            "extra time": [_time_words(stage.time) for stage in stages],
         }
     )
     columns = {
-        "stage": st.column_config.TextColumn(width=180),
+        "stage": st.column_config.TextColumn(width=168),
         **whole("live bytes", "arena", "bound"),
         # By its first cell, 0, it would be too narrow for the others.
-        "saved": st.column_config.NumberColumn(format="localized", width=95),
-        "of": st.column_config.TextColumn(width=80),
-        "proved": st.column_config.TextColumn(width=70),
+        "saved": st.column_config.NumberColumn(format="localized", width=90),
+        "proved for": st.column_config.TextColumn(
+            width=90,
+            help="No arena is smaller for this order of the ops, or for every order; or no order has fewer "
+            "live bytes",
+        ),
+        "extra time": st.column_config.TextColumn(
+            width=120, help="For what runs again, and what every schedule in as many bytes takes at least"
+        ),
     }
     show_table(rows, columns, key="fit_stages_table")
+
+
+def _proved_for(stage: Stage) -> str:
+    """For what the arena of `stage` is proved to be the smallest."""
+    if stage.proved:
+        return "every order" if stage.is_of_all_orders else "this order"
+    return "live bytes" if stage.live_proved else ""
+
+
+def _time_words(time: StageTime | None) -> str:
+    """ "+3.3 % (≥ +1.2 %)"."""
+    if time is None or not time.extra_seconds:
+        return "0 %"
+    least = f" (≥ +{format_percent(time.bound)})" if time.bound else ""
+    return f"+{format_percent(time.extra)}{least}"
 
 
 def _capacity_note(fitted: Fitted) -> None:
     assert fitted.capacity is not None
     room = fitted.capacity - fitted.state_bytes
-    left = f"{exact(room)} are left for the arena" if room >= 0 else f"{exact(-room)} more than there is"
-    st.caption(plain(f"State, which comes off first: {exact(fitted.state_bytes)}; {left}."))
+    left = f"{exact(room)} left for the arena" if room >= 0 else f"{exact(-room)} over the capacity"
+    st.caption(plain(f"Weights and state: {exact(fitted.state_bytes)}; {left}."))
 
 
 def show_profiles(fitted: Fitted) -> None:
@@ -127,11 +174,24 @@ def show_profiles(fitted: Fitted) -> None:
     st.plotly_chart(chart, key="fit_profiles", config=STILL)
 
 
-def show_changes(fitted: Fitted, changes: tuple[StageChange, ...]) -> None:
-    """A card for each stage that changes something, with what to write, and why others are not there."""
-    used = len(fitted.stages) - 1
-    told = f"{len(changes)} of {used} stages change something" if used else "none: it fits as it is"
-    st.markdown(f"**The changes** :gray[{told if fitted.capacity is not None or used else 'none'}]")
+def show_changes(
+    asked: FitAsked,
+    fitted: Fitted,
+    changes: tuple[StageChange, ...],
+    times: OpTimes | None,
+    unfinished: bool,
+) -> None:
+    """A card for each stage that changes something, with what to write, and why others are not there; `times`
+    are what ops take that run again."""
+    used, last = len(fitted.stages) - 1, fitted.stages[-1]
+    if used:
+        several = len(changes) + bool(last.time and last.time.extra_seconds)
+        told = f"{several} of {used} stages change something"
+    elif unfinished:
+        told = "none yet"
+    else:
+        told = "none: it fits as it is" if fitted.verdict is Verdict.FITS else "none"
+    st.markdown(f"**The changes** :gray[{told}]")
     for change in changes:
         with st.container(border=True, key=f"change_{change.stage.name}"):
             saved = change.saved_bytes
@@ -142,9 +202,25 @@ def show_changes(fitted: Fitted, changes: tuple[StageChange, ...]) -> None:
             show_code(change.change.code, MOST_LINES)
             if change.stage.name is StageName.REORDER:
                 _show_moved(fitted, change.stage)
+    show_pieces(fitted)
+    show_again(asked, fitted, last, times)
+    show_copies(fitted, last)
     for name, why in fitted.skipped:
         if why != "not asked for":
             st.caption(plain(f"No {TOLD[name]}: {why}."))
+
+
+def show_pieces(fitted: Fitted) -> None:
+    """The card of the stage in which regions run in pieces, where that may be."""
+    words = pieces_words(fitted)
+    if not words:
+        return
+    saved = fitted.saved_bytes(next(stage for stage in fitted.stages if stage.pieces))
+    with st.container(border=True, key="change_chunk"):
+        tone = f":green[**−{format_bytes(saved)}**]" if saved > 0 else ":gray[saves nothing]"
+        st.markdown(f"{tone} In pieces, with other last digits")
+        for line in words:
+            st.caption(plain(line))
 
 
 def show_held(fitted: Fitted) -> None:
@@ -195,15 +271,17 @@ def _show_moved(fitted: Fitted, stage: Stage) -> None:
 
 
 def show_downloads(fitted: Fitted) -> None:
-    """The order and the plan of the best stage, to run, compare and check."""
+    """The plan of the best stage, and the order of the best in which each op runs once, to run, compare and
+    check."""
     best, name = fitted.best, file_name(fitted.best.plan.problem.name)
+    once = "" if best.time is None else " It is that of the stages before, in which no op runs again."
     with st.container(key="to_take", horizontal=True, vertical_alignment="center", gap="small"):
         for text, file, told, make in (
             (
                 "Order, JSON",
                 f"{name}_order.json",
-                "A step for each op: `memplan run --schedule` runs the model in it.",
-                lambda: order_bytes(best.graph),
+                f"A step for each op: `memplan run --schedule` runs the model in it.{once}",
+                lambda: order_bytes(fitted.best_order.graph),
             ),
             (
                 "Plan, JSON",

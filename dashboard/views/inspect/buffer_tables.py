@@ -82,7 +82,7 @@ def _show_live(facts: PlanFacts, marks: Marks, selected: int | None) -> None:
         rows = _live_rows(parts)
     else:
         of_peak = " (peak)" if there.step == facts.peak.step else ""
-        at = f", {there.ops[0].name}" if there.ops else ""
+        at = f", {there.op_label}" if there.op_label else ""
         live = f"{format_bytes(there.nbytes)} live at step {there.step:,}{of_peak}{at}"
         st.caption(plain(f"{live}. Counted: {there.counted}."))
         parts = there.contributors[:MOST_ROWS]

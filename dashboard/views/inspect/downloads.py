@@ -10,7 +10,7 @@ from memplan_dashboard.session.messages import file_name
 from memplan_dashboard.session.plan_facts import PlanFacts
 
 from memplan_engine import FigureStyle, ReportNotes
-from memplan_engine.analysis.peak_tree import peak_tree
+from memplan_engine.analysis.peak_tree import Node, difference_tree, peak_tree
 from memplan_engine.formats.csv_tables.csv_writer import to_csv
 from memplan_engine.formats.memplan_json.json_file import dumps
 from memplan_engine.plotting.png_figure import to_png
@@ -20,10 +20,15 @@ from memplan_engine.reporters.peak_report import tree_csv
 
 
 def show_downloads(facts: PlanFacts, colour: str, marks: Marks) -> None:
-    """A button for each file; figures in the colouring that is shown, the tree of the step marked first."""
+    """A button for each file; figures in the colouring that is shown, the tree of the step that is marked, or
+    the difference of two."""
     plan, style = facts.plan, FigureStyle(colour_by=colour)
-    there = facts.at(marks[0])
+    there, second = facts.at(marks[0]), marks[1]
     step = "peak" if there.step == facts.peak.step else f"step {there.step}"
+    tree: Callable[[], Node] = lambda: peak_tree(there, plan.problem)  # noqa: E731
+    if second is not None:
+        step = f"step {second} minus step {there.step}"
+        tree = lambda: difference_tree(plan.problem, second, there.step)  # noqa: E731
     notes = ReportNotes(file=facts.document.label)
     name = f"{file_name(plan.problem.name)}_{plan.strategy}"
     given: tuple[tuple[str, str, str, str, Callable[[], bytes]], ...] = (
@@ -45,8 +50,8 @@ def show_downloads(facts: PlanFacts, colour: str, marks: Marks) -> None:
             f"{step.capitalize()}, CSV",
             f"{name}_{file_name(step)}.csv",
             "text/csv",
-            "What is live at the peak, or at the step that is marked, by module.",
-            lambda: tree_csv(peak_tree(there, plan.problem)).encode(),
+            "What is live at the peak or at the step that is marked, or the difference of two, by module.",
+            lambda: tree_csv(tree()).encode(),
         ),
         (
             "Report, HTML",

@@ -27,8 +27,8 @@ from memplan_engine.units import format_bytes, format_percent
 
 ALL = "all of them"
 MOST_FORMULA = 400
-_REWRITTEN = {"op": "op", "way": "way", "tenant": "tensor", "home": "stored in", "bytes": "size"}
-_KEPT = {"op": "op", "tensor": "tensor", "reason": "reason", "other": "because of", "bytes": "size"}
+_REWRITTEN = {"op": "op", "way": "rewrite", "tenant": "tensor", "home": "stored in", "bytes": "size"}
+_KEPT = {"op": "op", "tensor": "tensor", "reason": "reason", "other": "read by", "bytes": "size"}
 
 
 def show_values(graph: Graph) -> None:
@@ -45,7 +45,7 @@ def show_values(graph: Graph) -> None:
         st.dataframe(_reasons(groups), hide_index=True)
     with right:
         names = [ALL, *(str(reason) for reason in groups)]
-        chosen = st.selectbox("Values for this reason", names, key="values_reason")
+        chosen = st.selectbox("Show values", names, key="values_reason")
         shown = [value for value in values if chosen in (ALL, str(value.reason))]
         shown.sort(key=lambda value: -value.nbytes)
         if len(shown) > MOST_ROWS:
@@ -56,8 +56,10 @@ def show_values(graph: Graph) -> None:
 def _reasons(groups: dict[Reason, list[ManagedValue]]) -> pd.DataFrame:
     return pd.DataFrame(
         {
+            # Of views those are whose storage is.
             "planned": [
-                own[0].managed if reason is not Reason.ALIAS else None for reason, own in groups.items()
+                "some" if reason is Reason.ALIAS else "all" if own[0].managed else "none"
+                for reason, own in groups.items()
             ],
             "values": [len(own) for own in groups.values()],
             "size": [format_bytes(sum(value.nbytes for value in own)) for own in groups.values()],

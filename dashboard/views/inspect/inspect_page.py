@@ -27,6 +27,7 @@ from memplan_dashboard.views.inspect.figures_row import (
 )
 from memplan_dashboard.views.inspect.fits import show_proof
 from memplan_dashboard.views.inspect.head_start import listen
+from memplan_dashboard.views.inspect.lanes_view import show_lanes
 from memplan_dashboard.views.inspect.memory_tabs import reserved_curve
 from memplan_dashboard.views.inspect.recording_story import Story, show_story, story_of
 from memplan_dashboard.views.inspect.suggestions import room_for_cards, show_suggestions
@@ -35,6 +36,7 @@ from memplan_dashboard.widgets import controls, planning_options
 from memplan_dashboard.widgets.buffer_details import show_buffer
 from memplan_dashboard.widgets.plan_panels import has_panes, make_panel
 from memplan_dashboard.widgets.planning_options import pick_symbols
+from memplan_dashboard.widgets.scrolling import ask_to_scroll
 from memplan_dashboard.widgets.search_panel import settle, show_search
 from numpy.typing import NDArray
 from streamlit.delta_generator import DeltaGenerator
@@ -176,6 +178,7 @@ def _act(name: str, buffer: int, facts: PlanFacts, view: ScenarioView) -> None:
             st.session_state[FAULT] = str(error)
     elif name == "what_if":
         state.choose(selected=chosen, tab="What if")
+        ask_to_scroll("tables")
     else:
         state.choose(selected=chosen)
         # A callback cannot change the page; the run that follows it does.
@@ -271,7 +274,7 @@ def _page() -> None:
     with st.container(key="first_screen"):
         with st.container(key="answer"):
             choices, told = st.container(key="choices"), st.container(key="told")
-        picture, files = st.container(key="picture"), st.container()
+        lanes, picture, files = st.container(), st.container(key="picture"), st.container()
     evidence = st.container()
     with choices:
         shown = _choices()
@@ -293,6 +296,8 @@ def _page() -> None:
             cards = _answer(shown)
     with cards:
         show_suggestions(shown.view, shown.strategy, shown.capacity, shown.changes)
+    with lanes:
+        show_lanes(shown.facts.document)
     with files:
         _to_take(shown)
     with evidence:

@@ -18,7 +18,7 @@ from memplan_engine.analysis.device_memory import CATEGORIES as DEVICE_CATEGORIE
 from memplan_engine.analysis.device_memory import DeviceMemory, device_memory
 from memplan_engine.analysis.layout import Layout, make_layout
 from memplan_engine.analysis.positional import object_summary, object_table
-from memplan_engine.plotting.colouring import CATEGORIES
+from memplan_engine.plotting.colouring import HELD_COLOURS
 from memplan_engine.recordings.cost import OverTime, memory_over_time
 from memplan_engine.units import format_bytes, format_percent
 
@@ -52,7 +52,8 @@ def show_layout(facts: PlanFacts) -> None:
 
 def device_areas(memory: DeviceMemory) -> phase_areas.Areas:
     """The stack by category, weights lowest."""
-    colours = {name: light for name, (light, _) in zip(DEVICE_CATEGORIES, CATEGORIES, strict=False)}
+    each = ("weight", "optimizer state", "input", "gradient", "activation", "temporary")
+    colours = {name: HELD_COLOURS[one] for name, one in zip(DEVICE_CATEGORIES, each, strict=True)}
     return phase_areas.Areas(memory.start, memory.end, memory.live, colours)
 
 
@@ -139,7 +140,8 @@ def summary(over: OverTime) -> str:
         f"fragmentation {format_bytes(reserved - live)}, {share}"
     )
     failed = len(over.failures)
-    return f"{told}; out of memory {failed:,} × (dotted)" if failed else told
+    times = "once" if failed == 1 else f"{failed:,} times"
+    return f"{told}; out of memory {times} (dotted)" if failed else told
 
 
 def over_time_of(document: Document) -> OverTime:

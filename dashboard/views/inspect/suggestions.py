@@ -16,9 +16,10 @@ from memplan_dashboard.session.scenarios import ScenarioView
 from memplan_dashboard.views.inspect.allocator_tab import ALLOCATOR
 from memplan_dashboard.widgets.code_blocks import show_code
 from memplan_dashboard.widgets.planning_options import WITH_WIDGET
+from memplan_dashboard.widgets.scrolling import ask_to_scroll
 from streamlit.delta_generator import DeltaGenerator
 
-from memplan_engine.advice.values import Suggestion
+from memplan_engine.advice.values import Advice, Suggestion
 from memplan_engine.allocator.answers import SettingsAdvice
 from memplan_engine.reporters.allocator.answer_tables import settings_words
 from memplan_engine.reporters.diff_words import sentence_case
@@ -29,6 +30,8 @@ HOW = "What it does, and how"
 MOST_CARDS = 4
 """Side by side; what saves less is one click away."""
 EVERY_SECONDS = 0.4
+LOOKS_BETWEEN = 4
+"""From one drawing of the page to the next, unless all is found: it draws all of itself."""
 APPLIED = "applied_suggestions"
 CHANGED_NOW = "suggestion_changed"
 HOW_READ = ("dims", "as_plan", "part")
@@ -55,26 +58,35 @@ def show_suggestions(
     """A card each, with what was found so far while there is more to come; below them `show_changes`, what
     was applied, and what was tried besides."""
     advising = advising_of(view.original, view.scenario.edits, strategy, capacity)
-    if len(view.document.problem) <= MOST_AT_ONCE:
+    large = len(view.document.problem) > MOST_AT_ONCE
+    if not large:
         advising.begin()
-    waits = not advising.done.is_set()
-    looks = count() if waits else None
-    st.fragment(_cards, run_every=EVERY_SECONDS if waits else None)(advising, view, looks, show_changes)
+    # Before they are drawn: what is found meanwhile is not among them.
+    waits, shown = not advising.done.is_set(), advising.advice
+    st.fragment(_cards)(advising, view, show_changes)
+    if waits:
+        st.fragment(_look, run_every=EVERY_SECONDS)(advising, shown, large, count())
 
 
-def _cards(
-    advising: Advising, view: ScenarioView, looks: Iterator[int] | None, show_changes: Callable[[], None]
-) -> None:
-    """`looks` counts how often this was drawn while there was more to come. When there is not, the page runs
-    once more, so that nobody looks again; but not while the page itself is being drawn."""
+def _look(advising: Advising, shown: Advice | None, large: bool, looks: Iterator[int]) -> None:
+    """Have the page run once more when all is found, and where the page is not `large` when there is more
+    than the advice `shown` for some time; not while it is being drawn, as at the first of the `looks`.
+
+    Apart from the cards: drawing them at every look, on sixteen pages, kept a server from all else.
+    """
+    if look := next(looks):
+        advising.begin()
+        more = advising.advice is not shown and look >= LOOKS_BETWEEN and not large
+        if more or advising.done.is_set():
+            state.run_again()
+
+
+def _cards(advising: Advising, view: ScenarioView, show_changes: Callable[[], None]) -> None:
+    """What was found so far."""
     if st.session_state.pop(CHANGED_NOW, False):
         # A button of a fragment runs the fragment alone, and all of the page has changed.
         st.rerun()
     waits = not advising.done.is_set()
-    if looks is not None and next(looks):
-        advising.begin()
-        if not waits:
-            state.run_again()
     suggestions = advising.advice.suggestions if advising.advice else ()
     if suggestions:
         columns = st.columns(MOST_CARDS, gap="small")
@@ -137,6 +149,7 @@ def _show_settings(advice: SettingsAdvice | None, fault: str) -> None:
 
 def _open_allocator(settings: str) -> None:
     state.choose(tab=ALLOCATOR, settings=settings)
+    ask_to_scroll("tables")
     st.session_state[CHANGED_NOW] = True
 
 

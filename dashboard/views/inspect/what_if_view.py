@@ -24,6 +24,7 @@ from memplan_engine import (
     Shorten,
     Split,
 )
+from memplan_engine.analysis.buffer_names import labels_of
 from memplan_engine.formats.csv_tables.csv_writer import to_csv
 from memplan_engine.formats.memplan_json.edits_format import dump_edits
 from memplan_engine.formats.memplan_json.json_file import dumps
@@ -133,7 +134,9 @@ def show_what_if(
 def _change(view: ScenarioView, facts: PlanFacts, selected: int) -> None:
     problem = facts.plan.problem
     buffer = problem[selected]
-    st.text(buffer.name)
+    known = labels_of(problem).get(buffer.name, buffer.name)
+    own = "" if known == buffer.name else f" :gray[{plain(buffer.name)}]"
+    st.markdown(f"{plain(known)}{own}")
     action = st.segmented_control("Change", ACTIONS, default=ACTIONS[0], key="what_if_action", required=True)
     key = f"what_if_{action}_{selected}_{hash(view.scenario.edits)}"
     offset = int(facts.plan.offsets[selected])

@@ -28,7 +28,7 @@ def _last_step(answer: RankAnswer) -> tuple[RankTimeline, tuple[PipelineAction, 
     assert flow is not None
     first, end = (step_ranges(flow) or ((0, 0),))[-1]
     mine = tuple(each for each in answer.run.actions if first <= each.first < end)
-    return timeline(answer.run, answer.answers.chosen.run, first, end), mine
+    return timeline(answer.run, answer.answers.chosen.held, first, end), mine
 
 
 def _peak(line: RankTimeline) -> tuple[int, int]:

@@ -90,7 +90,7 @@ def _known(path: Path) -> Calibration:
     """The calibration to be added to, which must be of this machine as it is now."""
     from memplan_engine.formats.memplan_json.calibration_format import load_calibration
     from memplan_engine.runtime.calibrate.seen_call import this_machine
-    from memplan_engine.runtime.recorder.calibrated_ops import check_calibration
+    from memplan_engine.runtime.target import check_calibration
 
     known, here = load_calibration(path), this_machine()
     check_calibration(known, "cpu", path.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import typer
@@ -11,6 +12,7 @@ from memplan_engine.cli.progress import solve_in_sight
 from memplan_engine.errors import InputError
 from memplan_engine.feasibility.decision import Decision, Verdict, decide, decides, deciding, find_core
 from memplan_engine.files import write
+from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
 from memplan_engine.reporters.plan_tables import offsets
 from memplan_engine.reporters.what_if_tables import decision_summary, decision_tables
@@ -37,17 +39,24 @@ def answer(
     limits: SolveLimits,
     *,
     output: Path | None = None,
+    source: Path | None = None,
     core: Path | None = None,
+    emit: Callable[[Plan], None] | None = None,
     as_json: bool = False,
 ) -> None:
-    """Decide, write what is asked for, print the verdict; raises typer.Exit with the verdict's exit code."""
+    """Decide, write what is asked for, `emit` a plan that fits, print the verdict; raises typer.Exit with the
+    verdict's exit code."""
     decision, cut_by = solve_in_sight(lambda: decide(problem, capacity, strategy, limits=limits), limits)
     if output:
-        write(decision.plan, output)
+        write(decision.plan, output, source)
         if decision.verdict is not Verdict.FITS:
             tell(f"{output}: the best plan found, which takes {format_bytes(decision.plan.arena_bytes)}")
     if core:
         _write_core(decision, core)
+    if emit and decision.verdict is Verdict.FITS:
+        emit(decision.plan)
+    elif emit:
+        tell(f"no C is written: {decision.verdict}")
     show(
         as_json,
         lambda: decision_summary(decision, cut_by) | {"offsets": offsets(decision.plan)},

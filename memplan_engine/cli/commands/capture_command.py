@@ -1,8 +1,9 @@
-"""The verbs that need torch: capturing models, for inference and for training."""
+"""The verbs that need torch, or jax: capturing models, for inference and for training."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -23,7 +24,7 @@ from memplan_engine.symbolic.symbolic_problem import resolve
 from memplan_engine.units import count_of
 
 if TYPE_CHECKING:
-    from memplan_engine.formats.memplan_json.graph_format import EstimateEntry
+    from memplan_engine.formats.memplan_json.graph_format import About
 
 FACTORY = Annotated[
     str, typer.Argument(help="package.module:factory, which returns (model, inputs)", show_default=False)
@@ -43,6 +44,16 @@ FOREACH = Annotated[
 ]
 ACCUMULATE = Annotated[
     int | None, typer.Option(help="Gradient accumulation: passes before the optimizer step.")
+]
+BUDGETS = Annotated[
+    bool,
+    typer.Option(
+        help="Of a joint graph: also what torch's activation_memory_budget runs again, for `memplan fit` "
+        "and its page to show beside."
+    ),
+]
+JAX = Annotated[
+    bool, typer.Option("--jax", help="Compile a JAX function: the factory returns it and its arguments.")
 ]
 CLIP = Annotated[float | None, typer.Option("--clip-grad-norm", help="Clip gradients to this norm.")]
 
@@ -73,6 +84,7 @@ def step_options(
 
 @app.command()
 def capture(
+    context: typer.Context,
     factory: FACTORY,
     output: Annotated[Path, typer.Option("-o", "--output", help="Graph file to write (.json).")],
     symbol: SYMBOLS = None,
@@ -86,38 +98,39 @@ def capture(
         typer.Option(help="Capture a whole training step, or AOTAutograd's joint forward and backward."),
     ] = None,
     partition: Annotated[Partition | None, typer.Option(help="Partitioner of the joint graph.")] = None,
+    budgets: BUDGETS = False,
     optimizer: OPTIMIZER = None,
     foreach: FOREACH = None,
     accumulate: ACCUMULATE = None,
     clip_grad_norm: CLIP = None,
     gradients: Annotated[
         Gradients | None,
-        typer.Option(
-            help="In a training step, keep gradients to its end, as eager PyTorch does (default), or free "
-            "each at its last use."
-        ),
+        typer.Option(help="In a training step, hold gradients to its end, as eager does (default), or not."),
     ] = None,
+    jax: JAX = False,
 ) -> None:
-    """Capture a PyTorch model as a graph, without allocating its weights.
+    """Capture a PyTorch model, or a JAX function, as a graph, without allocating its weights.
 
-    The factory takes no arguments and returns (model, args), (model, kwargs) or (model, args, kwargs). It
-    runs under the meta device where it can. For --training the model needs a loss: those of Hugging Face
-    compute one when labels are among their inputs. A factory that returns a dict can give more: "model",
-    "args", "kwargs", "optimizer" (a function of the parameters), "loss" (a function of the output), or
-    "step", a function of model, optimizer and inputs that runs a whole step itself.
+    The factory returns (model, args), (model, kwargs) or (model, args, kwargs); it takes no arguments, or
+    those that stand behind its name: "net.py:build(batch=8)". It runs under the meta device where it can. For
+    --training the model needs a loss: those of Hugging Face compute one when labels are among their inputs. A
+    factory that returns a dict can give more: "model", "args", "kwargs", "optimizer" (a function of the
+    parameters), "loss" (a function of the output), or "step", a function of model, optimizer and inputs that
+    runs a whole step itself. With --jax it returns (function, args), (function, args, kwargs) or (function,
+    kwargs), and the graph is what XLA compiled.
     """
+    check_target(output, (".json",))
+    if jax:
+        _capture_jax(context, factory, output)
+        return
     from memplan_engine.torch_capture import torch_factory
 
-    check_target(output, (".json",))
-    _check(training, partition, gradients, dynamic)
+    _check(training, functional, partition, budgets, gradients, dynamic)
     step = step_options(training, optimizer, foreach, accumulate, clip_grad_norm)
-    if functional and training == "joint":
-        raise InputError("--functional", "", "training joint", "another capture: joint graphs are functional")
-    estimates: tuple[EstimateEntry, ...] = ()
+    about: Callable[[], About] | None = None
     with stages() as begin:
         if training == "joint":
-            pair = torch_factory.capture_pair_factory(factory, partition=partition or "default", tell=begin)
-            graph, estimates = pair.joint, estimate_peaks(pair)
+            graph, about = _joint(factory, partition or "default", budgets, begin)
         elif step is not None:
             step["gradients"] = gradients or "held"
             graph = torch_factory.capture_training_factory(factory, functional=functional, tell=begin, **step)
@@ -127,16 +140,58 @@ def capture(
         if symbol:
             graph = resolve(graph, parse_symbols(symbol))
         begin("writing the graph")
-        _write(graph, output, estimates)
+        _write(graph, output, about)
     _tell(graph, output)
 
 
-def _write(graph: Graph, output: Path, estimates: tuple[EstimateEntry, ...]) -> None:
+def _capture_jax(context: typer.Context, factory: str, output: Path) -> None:
+    """Write the graph of what XLA compiled, and tell JAX's figures beside those of the graph."""
+    from memplan_engine.jax_capture.jax_compile import capture_jax
+
+    for option in context.command.params:
+        if option.name in (None, "factory", "output", "jax"):
+            continue
+        source = context.get_parameter_source(option.name)
+        if source is not None and source.name == "COMMANDLINE":
+            # Taken silently, it would do nothing.
+            raise InputError(option.opts[0], "", "--jax", "a PyTorch model, or none of these options")
+    with stages() as begin:
+        found = capture_jax(factory, begin)
+        begin("writing the graph")
+
+        def about() -> About:
+            from memplan_engine.formats.memplan_json.graph_format import About, XlaEntry
+
+            return About(xla=XlaEntry(**found.analysis._asdict()))
+
+        _write(found.graph, output, about)
+    told = ", ".join(f"{name} {nbytes:,} B" for name, nbytes in found.analysis._asdict().items())
+    tell(f"{output}: memory_analysis: {told}; XLA's own plan takes {found.plan.arena_bytes:,} B")
+    _tell(found.graph, output)
+
+
+def _joint(
+    factory: str, partition: Partition, budgets: bool, begin: Callable[[str], None]
+) -> tuple[Graph, Callable[[], About]]:
+    """The joint graph, and what makes the header of its file."""
+    from memplan_engine.torch_capture import torch_factory
+
+    pair = torch_factory.capture_pair_factory(factory, partition=partition, tell=begin)
+    points = torch_factory.torch_budgets_factory(factory, tell=begin) if budgets else ()
+
+    def about() -> About:
+        from memplan_engine.formats.memplan_json.graph_format import About, BudgetEntry
+
+        return About(estimates=estimate_peaks(pair), budgets=tuple(map(BudgetEntry.of, points)))
+
+    return pair.joint, about
+
+
+def _write(graph: Graph, output: Path, about: Callable[[], About] | None) -> None:
     # Here, not above: `--help` need not wait for pydantic.
-    from memplan_engine.formats.memplan_json.graph_format import About
     from memplan_engine.formats.memplan_json.json_file import write_json
 
-    write_json(graph, output, About(estimates=estimates) if estimates else None)
+    write_json(graph, output, about and about())
 
 
 def _tell(graph: Graph, output: Path) -> None:
@@ -168,14 +223,21 @@ def estimate(
 
 def _check(
     training: Training | None,
+    functional: bool,
     partition: Partition | None,
+    budgets: bool,
     gradients: Gradients | None,
     dynamic: list[str] | None,
 ) -> None:
     """Raise InputError for options that would do nothing."""
+    if functional and training == "joint":
+        raise InputError("--functional", "", "training joint", "another capture: joint graphs are functional")
+    if budgets and training == "joint" and partition == "min_cut":
+        raise InputError("--budgets", "", "--partition min_cut", "the default one, which they are beside")
     found = f"--training {training}" if training else "no --training"
     for option, useless, expected in (
         ("--partition", partition and training != "joint", "--training joint"),
+        ("--budgets", budgets and training != "joint", "--training joint"),
         ("--gradients", gradients and training != "step", "--training step"),
         ("--dynamic", dynamic and training, "a capture for inference"),
     ):

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from memplan_engine.accelerators.presets import PRESETS, USUAL, Accelerator, accelerator
+from memplan_engine.accelerators.presets import PRESETS, USUAL, Accelerator, accelerator, operators_of
 from memplan_engine.allocator.settings import parse_settings
 from memplan_engine.cli.app import app
-from memplan_engine.cli.commands.devices_sweep import Judge, check_place, operators_of, sweep_grid
+from memplan_engine.cli.commands.devices_sweep import Judge, check_place, sweep_grid
 from memplan_engine.cli.options import AS_JSON
 from memplan_engine.cli.output import show
 from memplan_engine.cli.progress import stages
@@ -165,11 +165,11 @@ class _Run:
 
     def observed(self, gpu: Accelerator) -> tuple[RankRun, ...]:
         """Run it, and save what was observed."""
-        from memplan_engine.torch_capture.torch_fake import require_torch
+        from memplan_engine.torch_capture.torch_fake import look_for_torch
 
-        require_torch("running ranks")
+        look_for_torch("running ranks")
         from memplan_engine.runtime.ranks.rank_runs import observe_ranks
-        from memplan_engine.runtime.recorder.script_run import SECONDS
+        from memplan_engine.runtime.scripts.script_run import SECONDS
         from memplan_engine.runtime.serving.served_ranks import observe_served
 
         if self.world is None and not self.is_model:

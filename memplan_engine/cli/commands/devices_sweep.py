@@ -7,23 +7,21 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
-from memplan_engine.accelerators.presets import Accelerator, accelerator
+from memplan_engine.accelerators.presets import accelerator, operators_of
 from memplan_engine.allocator.settings import AllocatorSettings
 from memplan_engine.cli.output import show
 from memplan_engine.cli.progress import stages
 from memplan_engine.devices.grid import Grid, read_grid
-from memplan_engine.devices.sweep_answers import ConfigurationAnswer, answer_of, bisecting, others_than
+from memplan_engine.devices.sweep_answers import (
+    ConfigurationAnswer,
+    answer_of,
+    bisecting,
+    others_than,
+    steps_of,
+)
 from memplan_engine.errors import InputError
 from memplan_engine.recordings.configuration import Configuration
 from memplan_engine.reporters.devices.sweep_tables import sweep_summary, sweep_tables
-
-NOT_NVIDIA = "sm90"
-"""Whose operators are taken for a card that is not CUDA's."""
-
-
-def operators_of(gpu: Accelerator) -> str:
-    """The architecture whose operators a run on `gpu` takes."""
-    return NOT_NVIDIA if gpu.capability is None else gpu.architecture
 
 
 def check_place(folder: Path) -> None:
@@ -64,7 +62,7 @@ class Judge:
 def sweep_grid(path: Path, folder: Path | None, jobs: int, seconds: float | None, judge: Judge) -> None:
     """Record the grid `path` in `folder`, what is there already not again, and print what it takes; Ctrl-C
     ends it with those that are finished."""
-    from memplan_engine.torch_capture.torch_fake import require_torch
+    from memplan_engine.torch_capture.torch_fake import look_for_torch
 
     grid = read_grid(path)
     if judge.device is not None:
@@ -72,9 +70,9 @@ def sweep_grid(path: Path, folder: Path | None, jobs: int, seconds: float | None
     if folder is None:
         raise InputError("--output", "", "none", "a folder that keeps what is recorded, as -o sweep")
     check_place(folder)
-    require_torch("running ranks")
+    look_for_torch("running ranks")
     from memplan_engine.runtime.ranks.sweep_runs import Sweep
-    from memplan_engine.runtime.recorder.script_run import SECONDS
+    from memplan_engine.runtime.scripts.script_run import SECONDS
 
     complete = True
     with stages() as tell:
@@ -89,7 +87,12 @@ def sweep_grid(path: Path, folder: Path | None, jobs: int, seconds: float | None
         sweep.prepare(grid.configurations)
 
         def fits(asked: Configuration) -> bool:
-            return any(each.values is asked.values and judge.answer(each).fits for _, each in sweep.finished)
+            """A batch of which the data has none fits, and trains nothing."""
+            done = [each for _, each in sweep.finished]
+            own = next((each for each in done if each.values is asked.values), None)
+            if own is None or (not steps_of(own) and any(map(steps_of, done))):
+                return False
+            return judge.answer(own).fits
 
         try:
             sweep.run(searches_of(grid, fits), len(grid.configurations))

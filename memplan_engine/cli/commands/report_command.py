@@ -26,6 +26,7 @@ from memplan_engine.cli.output import put
 from memplan_engine.cli.progress import CTRL_C, solve_in_sight
 from memplan_engine.errors import InputError
 from memplan_engine.files import check_target
+from memplan_engine.formats.memplan_json.json_file import load_banked
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan, strategies_for
 from memplan_engine.plotting.figure_style import FigureStyle, parse_length
@@ -90,6 +91,8 @@ def report(
     sizes = parse_length(width, "--width"), parse_length(height, "--height")
     style = FigureStyle(*sizes, dpi, theme, colour_by, title)
     _check_targets(output, png, svg, file)
+    if svg and not (output or png) and _wrote_lanes(file, how, svg, style):
+        return
     names = _strategy_names(compare if output else "none")
     chosen = strategy or "auto"
     loaded, prepared = open_file(file, how)
@@ -157,6 +160,16 @@ def _compared(
         if other.cut_short and cut_by == CTRL_C:
             break
     return plans
+
+
+def _wrote_lanes(file: Path, how: Preparation, svg: Path, style: FigureStyle) -> bool:
+    """Write a plan over several banks as lanes; whether `file` holds one of which no bank was chosen."""
+    banked = load_banked(file) if how.in_bank is None else None
+    if banked is not None:
+        from memplan_engine.plotting.bank_lanes import write_lanes
+
+        write_lanes(banked, svg, style)
+    return banked is not None
 
 
 def _command() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -28,6 +27,7 @@ from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.strategies import get_strategy
 from memplan_engine.strategies.base import SolveLimits
+from memplan_engine.torch_capture.factory_spec import parse_factory
 
 if TYPE_CHECKING:
     from memplan_engine.formats.memplan_json.run_format import OrderEntry
@@ -155,7 +155,7 @@ def _open(
     tell("building the model")
     built = build_factory(model, seed=seed)
     tell("exporting the model")
-    name = model.rpartition(":")[2]
+    name = parse_factory(model).function
     try:
         if step is not None:
             weights = dict(chain(built.model.named_parameters(), built.model.named_buffers()))
@@ -200,7 +200,7 @@ def _as_planned(
         return subject, order
     planned = fitted_target(subject, graph)
     if moved and planned is not subject:
-        order = order_entry(own, replace(own, ops=planned.program.graph.ops), None, file)
+        order = order_entry(own, planned.program.graph, None, file)
     return planned, order
 
 
@@ -305,16 +305,18 @@ def observe(
     A whole script can be predicted, too: `memplan observe --fake script.py -- its arguments`. What -o writes
     can be planned, drawn and compared like any recording, or, after --fake, like a captured graph.
     """
-    from memplan_engine.torch_capture.torch_fake import require_torch
+    from memplan_engine.torch_capture.torch_fake import look_for_torch, require_torch
 
-    require_torch("observing a model")
+    is_script = fake and factory.endswith(".py")
+    # A script has torch in a process of its own.
+    (look_for_torch if is_script else require_torch)("observing a model")
     step = step_options(training, optimizer, foreach, accumulate, clip_grad_norm)
     check_targets((".json",), None, trace, output)
     how = _how(fake, device, arch, cards, calibration)
     from memplan_engine.reporters.recording_tables import observation_summary, observation_tables
 
     with stages() as tell:
-        if factory.endswith(".py") and fake:
+        if is_script:
             observation = _script(factory, arguments or [], step, seconds, how, tell)
         elif arguments or seconds is not None:
             place = "--seconds" if not arguments else " ".join(arguments)
@@ -334,7 +336,7 @@ def _script(
     tell: Callable[[str], None],
 ) -> Observation:
     """What a script allocates, predicted on fake tensors."""
-    from memplan_engine.runtime.recorder.script_run import SECONDS, observe_script
+    from memplan_engine.runtime.scripts.script_run import SECONDS, observe_script
 
     if step is not None:
         raise InputError("--training", "", "a script", "a factory: a script trains by itself")
@@ -375,7 +377,7 @@ def _observed(
     built = build_factory(factory, seed=seed, weights=not fake)
     tell("recording a run on fake tensors" if fake else "observing a run")
     recipe = None if step is None else built.recipe(step)
-    name = factory.rpartition(":")[2]
+    name = parse_factory(factory).function
     if not fake:
         return observe_model(built.model, built.args, built.kwargs, recipe=recipe, name=name)
     return observe_fake(built.model, built.args, built.kwargs, recipe=recipe, name=name, **how)

@@ -15,6 +15,7 @@ from memplan_engine.cli.output import check_targets, show, tell
 from memplan_engine.cli.progress import reading, solve_in_sight
 from memplan_engine.errors import InputError
 from memplan_engine.files import load_recording, write
+from memplan_engine.formats.allocator_files.trace_counters import write_trace_counters
 from memplan_engine.recordings.allocator_recording import Selection, choose_recording
 from memplan_engine.recordings.cost import cost_of
 from memplan_engine.recordings.recorded_problem import recorded_plan
@@ -37,6 +38,10 @@ def snapshot(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the recorded placement (.json or .csv).")
     ] = None,
+    counters: Annotated[
+        Path | None,
+        typer.Option(help="Write the trace with live bytes as counters, for Perfetto (.json or .json.gz)."),
+    ] = None,
     as_json: AS_JSON = False,
     all_rows: ALL_ROWS = False,
 ) -> None:
@@ -44,9 +49,12 @@ def snapshot(
     selection = Selection(card, stream, _pool(pool))
     limits = make_limits(strategy, seconds, seed, threads)
     check_targets((".json", ".csv"), file, output)
+    check_targets((".json", ".gz"), file, counters)
     with reading(file) as progress:
         recorded = load_recording(file, progress)
     recording = choose_recording(recorded, selection)
+    if counters:
+        write_trace_counters(recorded, file, counters)
     cost, _ = solve_in_sight(lambda: cost_of(recording, strategy, limits), limits)
     if output:
         write(recorded_plan(recording, cost.problem), output)

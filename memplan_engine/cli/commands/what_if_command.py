@@ -8,19 +8,24 @@ from typing import Annotated
 
 import typer
 
+from memplan_engine.banked.banked_plan import Objective, rebank
+from memplan_engine.banks.bank_text import parse_bank
 from memplan_engine.cli.app import app
+from memplan_engine.cli.commands.banks.bank_option import compare_banks, refuse_with_banks
 from memplan_engine.cli.commands.capacity_option import EXIT_CODES
 from memplan_engine.cli.options import (
     ALL_ROWS,
     AS_JSON,
+    BANKS,
     CAPACITY,
     FILE,
+    OBJECTIVE,
     SECONDS,
     SEED,
     STRATEGY,
     THREADS,
     make_limits,
-    open_problem,
+    open_with_banks,
     with_preparation,
 )
 from memplan_engine.cli.output import check_targets, show, tell
@@ -41,6 +46,8 @@ from memplan_engine.what_if.edits import Edit, parse_edit
 from memplan_engine.what_if.suggestions.suggest import DECIDING_SECONDS, DEFAULT_SECONDS, FitReport, fit_into
 
 Repeated = list[str] | None
+SPLIT = Annotated[Repeated, typer.Option(help="Split it into NAME#1, NAME#2 … Repeatable, as those below.")]
+RESIZE = Annotated[Repeated, typer.Option(help="Give it a new size, such as 512KiB, 500kB or bytes.")]
 
 
 @app.command(name="what-if")
@@ -49,16 +56,14 @@ def what_if(
     file: FILE,
     how: Preparation,
     edits: Annotated[Path | None, typer.Option(help="memplan/edits JSON, applied first.")] = None,
-    split: Annotated[
-        Repeated, typer.Option(help="Split it into NAME#1, NAME#2 … Repeatable, as those below.")
-    ] = None,
+    split: SPLIT = None,
     lifetime: Annotated[Repeated, typer.Option(help="Make it live in these steps only, half-open.")] = None,
-    resize: Annotated[
-        Repeated, typer.Option(help="Give it a new size, such as 512KiB, 500kB or bytes.")
-    ] = None,
+    resize: RESIZE = None,
     align: Annotated[Repeated, typer.Option(help="Give it a new alignment.")] = None,
     pin: Annotated[Repeated, typer.Option(help="Fix it at this byte; NAME=free releases it.")] = None,
     drop: Annotated[Repeated, typer.Option(help="Remove it.")] = None,
+    bank: BANKS = None,
+    objective: OBJECTIVE = Objective.TRAFFIC,
     capacity: CAPACITY = None,
     budget: Annotated[str | None, typer.Option(hidden=True)] = None,
     strategy: STRATEGY = "auto",
@@ -81,19 +86,25 @@ def what_if(
         tell("memplan: --budget is now called --capacity; the old name goes with version 1.0")
         capacity = budget if capacity is None else capacity
     limit = None if capacity is None else parse_bytes(capacity, "--capacity")
-    problem = open_problem(file, how)
+    problem = open_with_banks(file, how, None)
     check_targets((".json", ".csv"), file, output)
     check_targets((".json",), file, save_edits)
     changed = apply(problem, chosen)
-    plans = [_planned(version, strategy, seconds, seed, threads) for version in (problem, changed)]
-    fit = None if limit is None else _fit(plans[1], limit, seconds, seed, threads)
-    best = fit.decision.plan if fit else plans[1]
-    if best.arena_bytes >= plans[1].arena_bytes:
-        best = plans[1]
-    if output:
-        write(best, output)
     if save_edits:
         write_edits(chosen, save_edits)
+    if problem.banks is not None or bank:
+        refuse_with_banks(capacity=capacity)
+        changed, asked = (
+            _rebanked(changed, bank, file),
+            partial(make_limits, strategy, seconds, seed, threads),
+        )
+        compare_banks(problem, changed, strategy, objective, asked, chosen, output, as_json, all_rows)
+        return
+    plans = [_planned(version, strategy, seconds, seed, threads) for version in (problem, changed)]
+    fit = None if limit is None else _fit(plans[1], limit, seconds, seed, threads)
+    best = plans[1] if fit is None else min(plans[1], fit.decision.plan, key=lambda plan: plan.arena_bytes)
+    if output:
+        write(best, output)
     show(
         as_json,
         lambda: what_if_summary(plans[0], best, chosen, fit),
@@ -101,6 +112,18 @@ def what_if(
     )
     if fit:
         raise typer.Exit(EXIT_CODES[fit.decision.verdict])
+
+
+def _rebanked(problem: Problem, texts: Repeated, file: Path) -> Problem:
+    """`problem` with other banks of the same names; raises InputError where it has none of that name."""
+    known = problem.banks.banks if problem.banks else ()
+    banks = [parse_bank(text, before=known) for text in texts or ()]
+    for bank in banks:
+        if problem.banks is None or bank.name not in problem.banks.names:
+            found = f"the banks {', '.join(own.name for own in known)}" if known else "no banks"
+            expected = "a bank of the file; `memplan plan FILE --bank … -o` writes one with banks"
+            raise InputError(file.name, f"--bank {bank.name}", found, expected)
+    return rebank(problem, banks) if banks else problem
 
 
 def _edits(options: dict[str, Repeated]) -> list[Edit]:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from memplan_engine.banks.bank_text import bank_names, banks_from
+from memplan_engine.banks.bank_values import Bank, Banks
 from memplan_engine.errors import InputError
 from memplan_engine.formats.csv_tables.csv_table import (
     Header,
@@ -32,10 +34,12 @@ _MEANING = {
     **dict.fromkeys(("lower", "start", "begin"), "lower"),
     **dict.fromkeys(("upper", "end"), "upper"),
     **{name: name for name in ("size", "alignment", "offset", "gaps", "name", "hint")},
+    **{name: name for name in ("banks", "accessed", "bank")},
 }
 _REQUIRED = {"id": "id, buffer or buffer_id", "lower": "lower, start or begin", "upper": "upper or end"}
 _KNOWN = (
-    "id|buffer|buffer_id, lower|start|begin, upper|end, size, and perhaps alignment, offset, gaps, name, hint"
+    "id|buffer|buffer_id, lower|start|begin, upper|end, size, and perhaps alignment, offset, gaps, name, "
+    "hint, banks, accessed, bank"
 )
 MAX_GAPS = 1_000_000
 """Of all rows together: 7 CPU seconds and 400 MB beside those of the rows."""
@@ -44,11 +48,14 @@ _GAP = re.compile(r"([0-9]{1,19})-([0-9]{1,19})(?:@([0-9]{1,19}):([0-9]{1,19}))?
 
 @dataclass(frozen=True, slots=True)
 class CsvImporter:
-    """Reads `id,lower,upper,size` and the optional columns `alignment`, `offset`, `gaps` and `name`.
+    """Reads `id,lower,upper,size` and the optional columns `alignment`, `offset`, `gaps`, `name`, `banks`,
+    `accessed` and `bank`.
 
     A column `upper` is the first step after the buffer's life; a column `end` the last step in it (so are
     then the ends of gaps, as in MiniMalloc's older files). Sizes and offsets are bytes. An empty `offset`
-    is free. `hint` is accepted and ignored.
+    is free. `hint` is accepted and ignored. `banks` says where a buffer may live, "sram|dram" (empty:
+    anywhere), and "?" behind one that it prefers; `bank`, which goes before it, where it does live. The banks
+    are those that are named, from the fastest to the slowest, without capacities: who plans gives them.
     """
 
     name: str = "csv"
@@ -139,12 +146,33 @@ def _to_problem(table: Table, columns: dict[str, str], name: str, as_plan: bool)
             fixed=None if as_plan else offsets,
             gaps=gaps,
             name=name,
+            banks=_banks(table, columns),
         )
     except InputError as error:
         raise _with_line(table, ids, error) from None
     if "name" in columns:
         problem = replace(problem, names=_distinct(table.columns["name"], ids), ids=tuple(ids))
     return problem, offsets
+
+
+def _banks(table: Table, columns: dict[str, str]) -> Banks | None:
+    """The banks that the rows name, in the order in which they are named; None where none is."""
+    if not {"banks", "bank"} & columns.keys():
+        return None
+    empty = [""] * len(table.lines)
+    homes, choices = ([text.strip() for text in table.columns.get(key, empty)] for key in ("bank", "banks"))
+    named = (name for text in (*choices, *homes) for name in bank_names(text))
+    names = list(dict.fromkeys(named))
+    if not names:
+        return None
+    return banks_from(
+        [Bank(name) for name in names],
+        table.whole_numbers("size"),
+        [home or choice for home, choice in zip(homes, choices, strict=True)],
+        table.whole_numbers("accessed") if "accessed" in columns else None,
+        table.source,
+        lambda row: f"line {table.lines[row]}, field banks",
+    )
 
 
 def _check_ids(table: Table, field: str, ids: list[str]) -> None:

@@ -32,7 +32,7 @@ def read_index(
         if found != form:
             raise InputError(str(path), "format", " ".join(map(str, found)), " ".join(map(str, form)))
         rows = rows_of(said)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(str(path), "", f"{type(error).__name__}: {error}", expected) from None
     if not rows:
         raise InputError(str(path), field, "none", expected)

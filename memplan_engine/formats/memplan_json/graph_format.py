@@ -8,6 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 
+from memplan_engine.analysis.op_costs import OpWork
+from memplan_engine.analysis.torch_budgets import TorchBudget
 from memplan_engine.errors import InputError
 from memplan_engine.formats.memplan_json.json_base import Count, Names, ScopeName, Shape, Strict, Stride
 from memplan_engine.graph import (
@@ -84,7 +86,7 @@ class WorkspaceEntry(Workspace):
 @dataclass(frozen=True, slots=True)
 class OpEntry(Op):
     """One op; `source` is a place in the file's table `sources`. `out_variant` says whether it can write into
-    memory that it is given."""
+    memory that it is given, `arguments` along which dimensions it works."""
 
     # The fields of `Op`; here stand those that may be left out in a file, or are written in another way.
     __pydantic_config__: ClassVar[ConfigDict] = {**Strict.model_config, "revalidate_instances": "always"}
@@ -131,15 +133,58 @@ class EstimateEntry(Strict):
         return max(self.forward_peak, self.backward_peak)
 
 
+class WorkEntry(Strict):
+    """`times` ops that each do `flops` floating-point operations, of 16-bit numbers or not, and read and make
+    `nbytes` bytes; below 0 where there are fewer of them."""
+
+    flops: Count
+    nbytes: Count
+    halves: bool = False
+    times: int
+
+
+class BudgetEntry(Strict):
+    """What torch's partitioner does at one `activation_memory_budget`: live bytes at the worst step, and the
+    work that the default partition does not do."""
+
+    budget: float
+    live_bytes: Count
+    work: Annotated[tuple[WorkEntry, ...], FailFast()] = ()
+
+    @property
+    def point(self) -> TorchBudget:
+        """As a value."""
+        work = ((OpWork(each.flops, each.nbytes, each.halves), each.times) for each in self.work)
+        return TorchBudget(self.budget, self.live_bytes, tuple(work))
+
+    @classmethod
+    def of(cls, point: TorchBudget) -> BudgetEntry:
+        """As it is written."""
+        work = tuple(WorkEntry(**each._asdict(), times=times) for each, times in point.work)
+        return cls(budget=point.budget, live_bytes=point.live_bytes, work=work)
+
+
+class XlaEntry(Strict):
+    """What JAX's `memory_analysis` said of a compiled function, bytes; `aliased` are results in donated
+    arguments."""
+
+    temporaries: Count
+    arguments: Count
+    results: Count
+    aliased: Count
+
+
 class About(Strict):
-    """What a teaching graph says about itself, `optimum` as "12 bytes", and what estimators said when a
-    training graph was captured; not part of the graph."""
+    """What a teaching graph says about itself, `optimum` as "12 bytes", and what estimators, torch's own
+    partitioner and JAX said when a graph was captured; not part of the graph."""
 
     title: str = ""
     shows: str = ""
     optimum: str = ""
     why: str = ""
     estimates: Annotated[tuple[EstimateEntry, ...], FailFast()] = ()
+    budgets: Annotated[tuple[BudgetEntry, ...], FailFast()] = ()
+    xla: XlaEntry | None = None
 
 
 class AboutOnly(BaseModel):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Literal
 
@@ -13,6 +14,7 @@ from memplan_engine.formats.memplan_json.json_base import Count, Counts, Strict,
 from memplan_engine.formats.memplan_json.problem_format import ProblemBody, body_of_problem, problem_from
 from memplan_engine.graph import MAX_BYTES
 from memplan_engine.plan import Parameter, Plan, make_objects, make_offsets
+from memplan_engine.problem import Problem
 
 
 class BoundEntry(Strict):
@@ -56,27 +58,35 @@ def plan_from(file: PlanFile, source: str) -> Plan:
     check_length(file.offsets, len(problem), "offsets", source, "offsets", "buffer")
     if file.objects is not None:
         check_length(file.objects, len(problem), "objects", source, "objects", "buffer")
-    ends = [offset + size for offset, size in zip(file.offsets, problem.size.tolist(), strict=True)]
-    arena = max(ends, default=0)
-    if arena > MAX_BYTES:
-        row = ends.index(arena)
-        raise InputError(source, f"field offsets[{row}]", str(file.offsets[row]), "offset + size below 2^63")
+    arena = arena_of(file.offsets, problem, source)
     if arena != file.arena_bytes:
         raise InputError(
             source, "field arena_bytes", str(file.arena_bytes), f"{arena}, the end of the topmost buffer"
         )
-    bound = _bound_from(file.bound, len(problem), source)
+    bound = bound_from(file.bound, len(problem), source)
     parameters = tuple((file.parameters or {}).items())
     offsets, objects = make_offsets(file.offsets), make_objects(file.objects)
     return Plan(problem, offsets, file.strategy, bound, parameters, file.seconds, objects)
 
 
-def _bound_from(entry: BoundEntry, buffers: int, source: str) -> Bound:
+def arena_of(offsets: Sequence[int], problem: Problem, source: str) -> int:
+    """The end of the topmost buffer in bytes; raises InputError where one passes 2^63."""
+    ends = [offset + size for offset, size in zip(offsets, problem.size.tolist(), strict=True)]
+    arena = max(ends, default=0)
+    if arena > MAX_BYTES:
+        row = ends.index(arena)
+        raise InputError(source, f"field offsets[{row}]", str(offsets[row]), "offset + size below 2^63")
+    return arena
+
+
+def bound_from(entry: BoundEntry, buffers: int, source: str, field: str = "") -> Bound:
+    """The bound; raises InputError for a core that is no list of places below `buffers`. `field` is what
+    stands before its name in the file."""
     previous = -1
     for place, index in enumerate(entry.core):
         if not previous < index < buffers:
             expected = f"places of buffers, ascending, below {buffers}"
-            raise InputError(source, f"field bound.core[{place}]", str(index), expected)
+            raise InputError(source, f"field {field}bound.core[{place}]", str(index), expected)
         previous = index
     return Bound(entry.nbytes, entry.kind, entry.step, entry.unit, entry.core, entry.until)
 

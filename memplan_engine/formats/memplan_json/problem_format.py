@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated, Literal
 
-from pydantic import FailFast
+import numpy as np
+from pydantic import FailFast, Field
 
+from memplan_engine.banks.bank_text import banks_from, choices_of
+from memplan_engine.banks.bank_values import Bank, Banks
 from memplan_engine.errors import InputError
 from memplan_engine.formats.memplan_json.callers_format import CallersEntry, callers_from, entry_of_callers
 from memplan_engine.formats.memplan_json.graph_format import GraphBody, body_of, graph_from
-from memplan_engine.formats.memplan_json.json_base import Count, Counts, Names, ScopeName, Strict
-from memplan_engine.problem import FREE, Gap, Origin, Problem, make_problem
+from memplan_engine.formats.memplan_json.json_base import (
+    Count,
+    Counts,
+    Names,
+    ScopeName,
+    Strict,
+    check_length,
+)
+from memplan_engine.graph import MAX_BYTES
+from memplan_engine.problem import FREE, Gap, Ints, Origin, Problem, int_column, make_problem
 from memplan_engine.schedule import Schedule, check_schedule, sequential
 from memplan_engine.scope import Scope
 
@@ -40,6 +52,30 @@ class OriginEntry(Strict):
     schedule: ScheduleEntry | None = None
 
 
+class BankEntry(Strict):
+    """One memory: `capacity` (without it as much as is needed) and `alignment` in bytes, `bandwidth` in bytes
+    per second; `read_only` for one that only constants may live in."""
+
+    name: str
+    capacity: Count | None = None
+    alignment: Annotated[int, Field(ge=1, le=MAX_BYTES)] = 1
+    bandwidth: Annotated[int | None, Field(ge=1, le=MAX_BYTES)] = None
+    read_only: bool = False
+
+
+class BanksEntry(Strict):
+    """The memories of a problem, from the fastest to the slowest where they have no bandwidths.
+
+    `choices` says of each buffer where it may live: "sram|dram", and "?" behind a bank that it prefers; ""
+    for every bank that is not read-only, and without the column that holds for all. `accessed` are the bytes
+    of it that are read and written in all; without it each is written once and read once.
+    """
+
+    banks: tuple[BankEntry, ...]
+    choices: Names = ()
+    accessed: Counts = ()
+
+
 class ProblemBody(Strict):
     """A problem inside another file, a value a buffer in each column.
 
@@ -48,6 +84,7 @@ class ProblemBody(Strict):
     `callers` says of the buffers of a recording which line of code asked for them. `ids` is what the list
     they come from calls the buffers, where it has names beside its ids. `scope` says what the buffers are all
     of; with an `origin` its graph says so, without either they are a list of buffers.
+    `banks` are the memories that the buffers are placed in, where there are several.
     """
 
     name: str = "problem"
@@ -63,6 +100,7 @@ class ProblemBody(Strict):
     callers: CallersEntry | None = None
     ids: Names = ()
     scope: ScopeName | None = None
+    banks: BanksEntry | None = None
 
 
 class ProblemFile(ProblemBody):
@@ -82,6 +120,7 @@ def problem_from(body: ProblemBody, source: str) -> Problem:
     fixed = [FREE if offset is None else offset for offset in body.fixed]
     origin = None if body.origin is None else _origin(body.origin, source)
     callers = None if body.callers is None else callers_from(body.callers, len(body.start), source)
+    banks = None if body.banks is None else _banks_from(body.banks, body.size, source)
     try:
         return make_problem(
             body.start,
@@ -97,9 +136,30 @@ def problem_from(body: ProblemBody, source: str) -> Problem:
             callers=callers,
             ids=body.ids or None,
             scope=Scope(body.scope or Scope.BUFFERS),
+            banks=banks,
         )
     except InputError as error:
         raise InputError(source, error.place, error.found, error.expected) from None
+
+
+def _banks_from(entry: BanksEntry, size: Sequence[int], source: str) -> Banks:
+    for key in ("choices", "accessed"):
+        if getattr(entry, key):
+            check_length(getattr(entry, key), len(size), f"banks.{key}", source, "values", "buffer")
+    own = [Bank(b.name, b.capacity, b.alignment, b.bandwidth, b.read_only) for b in entry.banks]
+    sizes = int_column(size, "size", source)
+    accessed = int_column(entry.accessed, "accessed", source) if entry.accessed else None
+    return banks_from(own, sizes, entry.choices, accessed, source, lambda row: f"field banks.choices[{row}]")
+
+
+def _banks_entry(banks: Banks, size: Ints) -> BanksEntry:
+    choices = choices_of(banks)
+    usual = np.array_equal(banks.accessed, 2 * size)
+    return BanksEntry(
+        banks=tuple(BankEntry(**asdict(bank)) for bank in banks.banks),
+        choices=choices if any(choices) else (),
+        accessed=() if usual else tuple(banks.accessed.tolist()),
+    )
 
 
 def body_of_problem(problem: Problem) -> ProblemBody:
@@ -142,6 +202,7 @@ def _fields(problem: Problem) -> dict[str, object]:
         "callers": entry_of_callers(problem.callers) if problem.callers else None,
         "ids": problem.ids or (),
         "scope": problem.scope.value if problem.origin is None else None,
+        "banks": None if problem.banks is None else _banks_entry(problem.banks, problem.size),
     }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from memplan_engine.errors import InputError
 from memplan_engine.formats.memplan_json.folder_index import read_index
 from memplan_engine.formats.memplan_json.observation_file import load_observation, write_observation
-from memplan_engine.recordings.rank_run import PipelineAction, RankRun
+from memplan_engine.recordings.rank_run import MOST_RANKS, PipelineAction, RankRun
 from memplan_engine.system import write_atomically
 
 INDEX = "ranks.json"
@@ -82,6 +82,8 @@ def _check_ranks(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     seen: set[int] = set()
     for row in rows:
         world, rank, ranks = row["world_size"], row["rank"], row["ranks"]
+        if not 1 <= world <= MOST_RANKS:
+            raise InputError(str(path), "world_size", f"{world:,}", f"1 to {MOST_RANKS:,}")
         wrong = [each for each in (rank, *ranks) if not 0 <= each < world]
         if wrong:
             raise InputError(str(path), "rank", f"{wrong[0]:,}", f"0 to {world - 1:,}")
@@ -91,8 +93,11 @@ def _check_ranks(path: Path, rows: Sequence[dict[str, Any]]) -> None:
         if sizes and (len(sizes) != row["groups"] or not 2 <= min(sizes) <= max(sizes) <= world):
             expected = f"{row['groups']:,} groups of 2 to {world:,} ranks"
             raise InputError(str(path), f"rank {rank:,}", f"group_sizes {list(sizes)[:8]}", expected)
-        if row["groups"] < 0 or min(row["stages"], default=0) < 0:
-            raise InputError(str(path), f"rank {rank:,}", "a negative number", "stages and groups from 0 on")
+        counted = (row["groups"], *row["stages"], *(each.micro_batch for each in row["actions"]))
+        for count in (min(counted), max(counted)):
+            if not 0 <= count <= MOST_RANKS:
+                found = f"stages, groups or micro-batches of {count:,}"
+                raise InputError(str(path), f"rank {rank:,}", found, f"0 to {MOST_RANKS:,}")
         seen |= set(ranks)
 
 

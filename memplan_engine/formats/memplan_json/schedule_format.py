@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import FailFast
 
@@ -49,4 +51,19 @@ def order_bytes(graph: Graph) -> bytes:
 def schedule_from_text(text: str, graph: Graph, source: str) -> Schedule:
     """As `load_schedule`, of JSON that `source` names in errors."""
     check_head(text, source, "memplan/schedule")
-    return schedule_from(parse(ScheduleFile, text, source), graph, source)
+    file = parse(ScheduleFile, text, source)
+    _check_names(text, source)
+    return schedule_from(file, graph, source)
+
+
+def _check_names(text: str, source: str) -> None:
+    """Raise InputError for an op that has two steps: of a name that is there twice JSON keeps the last."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        counts = Counter(name for name, _ in pairs)
+        for name, count in counts.items():
+            if count > 1:
+                raise InputError(source, "", f"{name!r} {count} times", "every op once")
+        return dict(pairs)
+
+    json.loads(text, object_pairs_hook=once)

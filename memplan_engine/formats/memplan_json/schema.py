@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from memplan_engine.formats.memplan_json.banks.banks_format import BankedPlanFile
 from memplan_engine.formats.memplan_json.calibration_format import CalibrationFile
 from memplan_engine.formats.memplan_json.edits_format import EditsFile
 from memplan_engine.formats.memplan_json.flow_format import FlowFile
@@ -29,6 +30,7 @@ _FILES: dict[str, type[Strict]] = {
 }
 _LATER: dict[tuple[str, int], type[Strict]] = {
     ("observation", 2): FlowFile,
+    ("plan", 2): BankedPlanFile,
     # Version 1 is one without what came with version 2: files of it are files of this.
     ("calibration", 2): CalibrationFile,
 }

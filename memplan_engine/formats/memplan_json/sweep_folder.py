@@ -13,7 +13,7 @@ from memplan_engine.formats.memplan_json.folder_index import read_index
 from memplan_engine.formats.memplan_json.ranks_folder import INDEX as RANKS_INDEX
 from memplan_engine.formats.memplan_json.ranks_folder import load_ranks
 from memplan_engine.recordings.configuration import Configuration
-from memplan_engine.recordings.rank_run import RankRun
+from memplan_engine.recordings.rank_run import MOST_RANKS, RankRun
 from memplan_engine.system import write_atomically
 
 INDEX = "sweep.json"
@@ -92,10 +92,13 @@ def _rows(folder: Path) -> list[tuple[dict[str, Any], Any]]:
 
 
 def _numbers(row: Any) -> dict[str, Any]:
+    world = int(row["world_size"])
+    if not 1 <= world <= MOST_RANKS:
+        raise ValueError(f"world_size: found {world:,}, expected 1 to {MOST_RANKS:,}")
     return {
         "values": {str(name): value for name, value in row["values"].items()},
         "arguments": tuple(map(str, row["arguments"])),
-        "world_size": int(row["world_size"]),
+        "world_size": world,
         "device": str(row["device"]),
         "error": str(row.get("error", "")),
     }

@@ -1,14 +1,21 @@
-"""An ONNX model with its nodes in another order: the same model for whoever runs nodes as they stand."""
+"""An ONNX model with its nodes in another order, and with the offsets of a plan as metadata: the same model
+for whoever runs nodes as they stand."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from memplan_engine.errors import InputError, MissingDependencyError
 from memplan_engine.formats.onnx_model.onnx_proto import node_names, reads
 from memplan_engine.graph import Graph
+from memplan_engine.plan import Plan
+from memplan_engine.schedule import in_order_of
 from memplan_engine.system import write_atomically, write_target
+
+IR_WITH_METADATA = 10
+NOWHERE = "-"
 
 
 def write_sorted_model(source: Path, graph: Graph, target: Path) -> None:
@@ -24,6 +31,53 @@ def write_sorted_model(source: Path, graph: Graph, target: Path) -> None:
         would read what is not there yet, a model that the checker refuses.
     MissingDependencyError: onnx is not installed.
     """
+    _write(source, graph, target, lambda model: None)
+
+
+def write_planned_model(source: Path, plan: Plan, target: Path) -> None:
+    """The same in the order that `plan` is for, with its offsets: each node has "memplan.offsets" among its
+    metadata, an entry for each output, bytes from the start of the arena, "-" for what is not in it; the
+    model has "memplan.arena_bytes", "memplan.alignment" and "memplan.strategy".
+
+    Raises
+    ------
+    InputError: as `write_sorted_model` does; a plan of no graph, or of one whose ops run side by side.
+    """
+    origin = plan.problem.origin
+    if origin is None:
+        raise InputError(plan.problem.name, "", "a plan of buffers", "a plan of the graph in an ONNX model")
+    order = in_order_of(origin.graph, origin.schedule, target.name)
+    _write(source, order, target, lambda model: _annotate(model, plan))
+
+
+def _annotate(model: Any, plan: Plan) -> None:
+    """Put the offsets of `plan` into the metadata of `model` and its nodes."""
+    problem = plan.problem
+    assert problem.origin is not None
+    home = dict(zip(problem.names, plan.offsets.tolist(), strict=True))
+    at = {
+        tensor.name: home[tensor.storage] + tensor.offset
+        for tensor in problem.origin.graph.tensors
+        if tensor.storage in home
+    }
+    # Nodes have metadata since then.
+    model.ir_version = max(model.ir_version, IR_WITH_METADATA)
+    for node in model.graph.node:
+        told = [str(at.get(name, NOWHERE)) for name in node.output]
+        if any(each != NOWHERE for each in told):
+            _put(node.metadata_props, "memplan.offsets", " ".join(told))
+    _put(model.metadata_props, "memplan.arena_bytes", str(plan.arena_bytes))
+    _put(model.metadata_props, "memplan.alignment", str(int(problem.alignment.max(initial=1))))
+    _put(model.metadata_props, "memplan.strategy", plan.strategy)
+
+
+def _put(entries: Any, key: str, value: str) -> None:
+    """Have `entries` say `value` under `key`, whatever they have said."""
+    entry = next((entry for entry in entries if entry.key == key), None) or entries.add()
+    entry.key, entry.value = key, value
+
+
+def _write(source: Path, graph: Graph, target: Path, change: Callable[[Any], None]) -> None:
     try:
         import onnx
     except ImportError:
@@ -37,6 +91,7 @@ def write_sorted_model(source: Path, graph: Graph, target: Path) -> None:
     nodes = _sorted_nodes(model, graph, source.name)
     del model.graph.node[:]
     model.graph.node.extend(nodes)
+    change(model)
     try:
         onnx.checker.check_model(_without_outside(model))
     except (onnx.checker.ValidationError, ValueError) as error:

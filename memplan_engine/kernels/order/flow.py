@@ -23,6 +23,43 @@ class Network(NamedTuple):
     room: Ints
 
 
+def network(tail: Ints, head: Ints, room: Ints, nodes: int) -> Network:
+    """The network of arcs from `tail` to `head`; behind each stands one that takes its flow back."""
+    tails, heads = np.concatenate([tail, head]), np.concatenate([head, tail])
+    order = np.argsort(tails, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    twin = np.concatenate([place[len(tail) :], place[: len(tail)]])
+    return Network(
+        np.concatenate([[0], np.cumsum(np.bincount(tails, minlength=nodes))]).astype(np.int64),
+        heads[order],
+        twin[order],
+        np.concatenate([room, np.zeros_like(room)])[order],
+    )
+
+
+@kernel
+def reached(net: Network, inside: Flags) -> Flags:
+    """The nodes that can be reached from those `inside` through arcs with room."""
+    there = inside.copy()
+    stack = np.zeros(len(inside), np.int64)
+    depth = 0
+    for node in range(len(inside)):
+        if inside[node]:
+            stack[depth] = node
+            depth += 1
+    while depth > 0:
+        depth -= 1
+        node = stack[depth]
+        for arc in range(net.arcs_of[node], net.arcs_of[node + 1]):
+            to = net.head[arc]
+            if net.room[arc] > 0 and not there[to]:
+                there[to] = True
+                stack[depth] = to
+                depth += 1
+    return there
+
+
 @kernel
 def push_flow(net: Network, inside: Flags, outside: Flags, enough: int) -> int:
     """Let flow from the nodes `inside` to the nodes `outside` until no more can or it comes to `enough`; how

@@ -1,4 +1,4 @@
-"""Orders made unit by unit, and improved by moving blocks of units."""
+"""Orders made unit by unit."""
 
 from __future__ import annotations
 
@@ -12,15 +12,11 @@ from memplan_engine.kernels.order.walk import (
     READY,
     begin_walk,
     freed,
-    replay_order,
     rise,
     run,
     run_free,
 )
-from memplan_engine.kernels.types import Flags, Ints
-
-LONGEST_BLOCK = 16
-"""Units that are moved together at most; longer ones hardly ever may move at all."""
+from memplan_engine.kernels.types import Ints
 
 
 @kernel
@@ -47,50 +43,3 @@ def greedy_order(o: OrderArrays, limit: int, noise: float, seed: int, free: bool
                 chosen, least, fewest = v, peak, left
         run(o, w, chosen)
     return w.order
-
-
-@kernel
-def move_blocks(o: OrderArrays, order: Ints, low: int, tries: int, seed: int, stop: Flags) -> Ints:
-    """`order` after `tries` random moves of blocks to other places, each kept where neither the peak nor, at
-    the same peak, the bytes above `low` summed over all steps get worse."""
-    np.random.seed(seed)
-    n = len(order)
-    live = replay_order(o, order)
-    peak, above = live.max(), np.maximum(live - low, 0).astype(np.float64).sum()
-    for _ in range(tries):
-        if stop[0] or peak <= low:
-            break
-        begin = np.random.randint(n)
-        end = min(n, begin + 1 + np.random.randint(LONGEST_BLOCK))
-        first, last = _range_of(o, order, begin, end)
-        to = first + np.random.randint(last - first + 1)
-        if to == begin:
-            continue
-        moved = np.concatenate((order[:begin], order[end:]))
-        moved = np.concatenate((moved[:to], order[begin:end], moved[to:]))
-        live = replay_order(o, moved)
-        if len(live) == 0 or live.max() > peak:
-            continue
-        excess = np.maximum(live - low, 0).astype(np.float64).sum()
-        if live.max() < peak or excess <= above:
-            order, peak, above = moved, live.max(), excess
-    return order
-
-
-@kernel
-def _range_of(o: OrderArrays, order: Ints, begin: int, end: int) -> tuple[int, int]:
-    """The first and the last place at which the block `[begin, end)` may begin, among the other units."""
-    place = np.empty_like(order)
-    for i in range(len(order)):
-        place[order[i]] = i
-    first, last = 0, len(order) - (end - begin)
-    for v in order[begin:end]:
-        for i in range(o.before_of[v], o.before_of[v + 1]):
-            at = place[o.before[i]]
-            if at < begin:
-                first = max(first, at + 1)
-        for i in range(o.after_of[v], o.after_of[v + 1]):
-            at = place[o.after[i]]
-            if at >= end:
-                last = min(last, at - (end - begin))
-    return first, last

@@ -162,8 +162,8 @@ def settings_words(advice: SettingsAdvice) -> str:
         return f"none of the allocator settings that were simulated {nothing}"
     words, rests_on = advice.settings.words, RULES_ONLY if advice.is_rules_only else SIMULATED
     if advice.failed:
-        after = "; what would have been asked for after it is not recorded" if advice.is_recorded else ""
-        return f"with {words} the request is met ({rests_on}){after}"
+        after = "; later requests were not recorded" if advice.is_recorded else ""
+        return f"with {words} this request succeeds ({rests_on}){after}"
     least = format_bytes(advice.reserved)
     return f"−{format_bytes(advice.saved)} reserved with {words}: {least}, {rests_on}"
 
@@ -183,7 +183,7 @@ def verdict_words(answer: SettingsAnswer) -> str:
     run, fit = answer.on_device, answer.fit
     if run is None or fit is None:
         return "no device"
-    again = f", after what was cached had to go back {run.retries:,} ×" if run.retries else ""
+    again = f" after {run.retries_text}: cached blocks are freed for it" if run.retries else ""
     if fit is Fit.DOES_NOT_FIT:
         failure = run.failures[0]
         again = ", as recorded" if failure.was_recorded else ""
@@ -206,8 +206,13 @@ def settings_columns(answers: Answers) -> dict[str, list[Any]]:
         "basis": [basis(each.run) for each in every],
     }
     if answers.chosen.device is not None:
-        columns["fit"] = [str(each.fit) for each in every]
+        columns["fit"] = [_fit_text(each) for each in every]
     return columns
+
+
+def _fit_text(answer: SettingsAnswer) -> str:
+    held = answer.held
+    return f"{answer.fit}, {held.retries_text}" if held.retries else str(answer.fit)
 
 
 def _what_if(answers: Answers) -> Table:

@@ -52,6 +52,7 @@ def _row(answer: RankAnswer) -> dict[str, Any]:
             name: "rules only" if each.run.is_rules_only else "simulated" for name, each in settings.items()
         },
         "device_total_bytes": list(answer.total_bytes),
+        "retries": answers.chosen.held.retries,
         "beside": [
             {
                 "name": overhead.name,

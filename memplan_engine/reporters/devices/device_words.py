@@ -42,5 +42,10 @@ def device_headline(answers: DeviceAnswers, gpu: Accelerator) -> tuple[str, str]
         at = where if where == BEFORE_ALL else f"at {where}"
         return "does not fit", f"{rank} runs out first, {reserved} to reserve, at most {left}, {at}"
     low, high = map(format_bytes, fullest.total_bytes)
-    told = f"{rank} is the fullest, {low} to {high} of its device, {reserved} of that reserved"
+    held = fullest.answers.chosen.held
+    told = (
+        f"{rank} is the fullest, {low} to {high} of its device, {format_bytes(fullest.held_bytes)} reserved"
+    )
+    if held.retries:
+        told += f" after {held.retries_text}: without a limit {reserved} would be"
     return str(fullest.fit), told

@@ -6,12 +6,9 @@ Texts of files reach it escaped, or as data that its script shows as text.
 
 from __future__ import annotations
 
-import hashlib
-from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from string import Template
 
@@ -23,6 +20,7 @@ from memplan_engine.plan import Plan
 from memplan_engine.plotting.bundling import CHART_MODULES, bundle
 from memplan_engine.plotting.svg_figure import escape
 from memplan_engine.reporters.figure_list import PeakColumn, figure_cards, shown_columns, silent_groups
+from memplan_engine.reporters.html.page_parts import memplan_version, policy, section, table
 from memplan_engine.reporters.html.report_data import chart_json, shortened
 from memplan_engine.reporters.plan_tables import certificate, cut_short, effort, symbol_values
 from memplan_engine.system import write_atomically
@@ -73,15 +71,15 @@ def to_html(plan: Plan, others: Sequence[Plan] = (), notes: ReportNotes | None =
     problem = plan.problem
     report = validate_plan(plan, replay=False)
     parts = [
-        peak_section(find_peak(problem)),
-        comparison_section(plan, rest, notes),
-        making_section(plan, notes, _version()),
+        peaksection(find_peak(problem)),
+        comparisonsection(plan, rest, notes),
+        makingsection(plan, notes, memplan_version()),
     ]
     counts = f"{len(problem):,} buffers, {problem.steps:,} steps"
     arena = format_bytes(plan.arena_bytes)
     sentence = certificate(plan) if len(problem) else "There is nothing to place."
     return _template().substitute(
-        policy=_policy(),
+        policy=policy(_styles(), _script()),
         title=escape(f"{problem.name}: {arena}"),
         styles=_styles(),
         heading=escape(problem.name),
@@ -105,17 +103,6 @@ def _with_best_bound(plans: Sequence[Plan]) -> list[Plan]:
     return [plan if plan.bound.nbytes == best.nbytes else replace(plan, bound=best) for plan in plans]
 
 
-def _policy() -> str:
-    """Nothing may be loaded; one script and one style sheet may be there, and nothing else may run."""
-    script, styles = _hash(_script()), _hash(_styles())
-    allowed = f"script-src '{script}'; style-src '{styles}'"
-    return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
-
-
-def _hash(text: str) -> str:
-    return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-
-
 @cache
 def _template() -> Template:
     return Template((FOLDER / "page.html").read_text("utf-8"))
@@ -130,14 +117,6 @@ def _styles() -> str:
 def _script() -> str:
     """The files of the page as one script; their names stay their own."""
     return f'(() => {{\n"use strict";\n{bundle(SCRIPTS)}}})();\n'
-
-
-@cache
-def _version() -> str:
-    try:
-        return version("memplan")
-    except PackageNotFoundError:
-        return ""
 
 
 def figures(plan: Plan) -> str:
@@ -164,7 +143,7 @@ def warnings(plan: Plan, report: Report, notes: ReportNotes) -> str:
     return "".join(f'<p class="warning">{escape(text)}</p>' for text in sentences)
 
 
-def peak_section(peak: Peak) -> str:
+def peaksection(peak: Peak) -> str:
     """What the peak is made of, largest first; the row of a buffer is a link to its rectangle."""
     shown = peak.contributors[:MOST_CONTRIBUTORS]
     silent = silent_groups(peak, shown)
@@ -180,7 +159,7 @@ def peak_section(peak: Peak) -> str:
         rows.append(f"<tr><td>and {len(rest):,} more</td>{cells}{'<td></td>' * (len(headings) - 3)}</tr>")
     op = f", {peak.ops[0].name}" if peak.ops else ""
     caption = f"{exact(peak.nbytes)} live at step {peak.step:,}{op}"
-    return _section("What the peak is made of", f"<p>{escape(caption)}</p>{_table(headings, rows)}")
+    return section("What the peak is made of", f"<p>{escape(caption)}</p>{table(headings, rows)}")
 
 
 def _contributor(part: Contributor, peak: int, columns: Sequence[PeakColumn]) -> str:
@@ -202,7 +181,7 @@ def _contributor(part: Contributor, peak: int, columns: Sequence[PeakColumn]) ->
     return f'<tr class="link" data-buffer="{part.buffer}">{"".join(cells)}</tr>'
 
 
-def comparison_section(plan: Plan, others: Sequence[Plan], notes: ReportNotes) -> str:
+def comparisonsection(plan: Plan, others: Sequence[Plan], notes: ReportNotes) -> str:
     """The strategies side by side, smallest arena first; nothing without `others`."""
     if not others:
         return ""
@@ -213,7 +192,7 @@ def comparison_section(plan: Plan, others: Sequence[Plan], notes: ReportNotes) -
     plans = sorted([plan, *others], key=lambda entry: entry.arena_bytes)
     rows = [_compared(entry, entry is plan, notes) for entry in plans]
     bound = f"lower bound {exact(plan.bound.nbytes)}; the plan of this report is marked"
-    return _section("Strategies", f"<p>{escape(bound)}</p>{_table(headings, rows)}")
+    return section("Strategies", f"<p>{escape(bound)}</p>{table(headings, rows)}")
 
 
 def _compared(plan: Plan, is_chosen: bool, notes: ReportNotes) -> str:
@@ -227,7 +206,7 @@ def _compared(plan: Plan, is_chosen: bool, notes: ReportNotes) -> str:
     return f"<tr{chosen}><td>{escape(plan.strategy)}</td>{cells}<td{good}>{judged}</td></tr>"
 
 
-def making_section(plan: Plan, notes: ReportNotes, version: str) -> str:
+def makingsection(plan: Plan, notes: ReportNotes, version: str) -> str:
     """Where the report comes from: enough to make it again."""
     problem = plan.problem
     parameters = ", ".join(f"{name} = {value}" for name, value in plan.parameters if value is not None)
@@ -245,17 +224,4 @@ def making_section(plan: Plan, notes: ReportNotes, version: str) -> str:
         ("Date", notes.date),
     ]
     entries = "".join(f"<dt>{label}</dt><dd>{escape(value)}</dd>" for label, value in rows if value)
-    return _section("How it was made", f'<dl class="made">{entries}</dl>')
-
-
-def _section(heading: str, body: str) -> str:
-    return f"<section><h2>{heading}</h2>{body}</section>"
-
-
-def _table(headings: Iterable[tuple[str, str]], rows: Iterable[str]) -> str:
-    head = "".join(
-        f'<th scope="col" class="{kind}">{name}</th>' if kind else f'<th scope="col">{name}</th>'
-        for name, kind in headings
-    )
-    body = "\n".join(rows)
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return section("How it was made", f'<dl class="made">{entries}</dl>')

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from memplan_engine.kernels.order.arrays import OrderArrays
-from memplan_engine.kernels.order.flow import ENDLESS, Network, push_flow
+from memplan_engine.kernels.order.flow import ENDLESS, Network, network, push_flow, reached
 from memplan_engine.kernels.types import Flags
 from memplan_engine.problem import Ints
 from memplan_engine.rewrites.order.certificate import ArcKind, CutProof, Flow, FlowArc
@@ -78,15 +78,7 @@ class Cuts:
         """Of the sets right before `unit` with the fewest live bytes, the smallest: its units."""
         self._flow(unit, NOTHING, ENDLESS)
         inside, _ = self.sides(unit)
-        net, stack = self.network, np.flatnonzero(inside).tolist()
-        while stack:
-            node = stack.pop()
-            arcs = slice(net.arcs_of[node], net.arcs_of[node + 1])
-            for head in net.head[arcs][net.room[arcs] > 0].tolist():
-                if not inside[head]:
-                    inside[head] = True
-                    stack.append(head)
-        return inside[: len(self.problem.units)]
+        return reached(self.network, inside)[: len(self.problem.units)]
 
     def ways(self, unit: int) -> list[int]:
         """What the unit may write over, NOTHING first."""
@@ -142,7 +134,7 @@ class Cuts:
 
 
 def make_network(o: OrderArrays, pairs: Sequence[Pair] = ()) -> Network:
-    """The network of `Cuts`; behind each arc stands one that takes its flow back."""
+    """The network of `Cuts`."""
     n, m = len(o.out), len(o.size)
     units, storages = np.arange(n), np.arange(n, n + m)
     first, second = (np.array([pair[side] for pair in pairs], np.int64) for side in (0, 1))
@@ -153,17 +145,7 @@ def make_network(o: OrderArrays, pairs: Sequence[Pair] = ()) -> Network:
     room = np.full(len(tail), ENDLESS)
     begin = len(o.before) + len(first)
     room[begin : begin + m] = o.size
-    tails, heads = np.concatenate([tail, head]), np.concatenate([head, tail])
-    order = np.argsort(tails, kind="stable")
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    twin = np.concatenate([place[len(tail) :], place[: len(tail)]])
-    return Network(
-        np.concatenate([[0], np.cumsum(np.bincount(tails, minlength=n + m))]).astype(np.int64),
-        heads[order],
-        twin[order],
-        np.concatenate([room, np.zeros_like(room)])[order],
-    )
+    return network(tail, head, room, n + m)
 
 
 def cut_bound(

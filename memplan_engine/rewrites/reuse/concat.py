@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import heappop, heappush
 from itertools import pairwise
 from math import lcm
 
@@ -87,11 +88,19 @@ def hulls(parts: Sequence[Part]) -> list[Gap]:
     """The bytes needed over time, from the lowest to the highest live part: one Gap for each stretch of
     steps in which they stay the same, in order, from the first start to the last end."""
     edges = sorted({edge for part in parts for edge in (part.start, part.end)})
+    coming = sorted(parts, key=lambda part: part.start, reverse=True)
+    lows: list[tuple[int, int]] = []
+    highs: list[tuple[int, int]] = []
     stretches: list[Gap] = []
     for start, end in pairwise(edges):
-        live = [part for part in parts if part.start <= start and end <= part.end]
-        low = min((part.low for part in live), default=0)
-        high = max((part.high for part in live), default=0)
+        while coming and coming[-1].start <= start:
+            part = coming.pop()
+            heappush(lows, (part.low, part.end))
+            heappush(highs, (-part.high, part.end))
+        for heap in (lows, highs):
+            while heap and heap[0][1] <= start:
+                heappop(heap)
+        low, high = (lows[0][0], -highs[0][0]) if lows and highs else (0, 0)
         last = stretches[-1] if stretches else None
         if last is not None and (last.low, last.high) == (low, high):
             stretches[-1] = Gap(last.start, end, low, high)

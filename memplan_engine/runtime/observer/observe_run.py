@@ -288,10 +288,13 @@ def observe_model(
 
     Raises
     ------
-    InputError: a recipe that makes no sense, a model without a loss, a profiler that is running already, and
-        whatever the model itself raises, with its line.
+    InputError: what is no module, a recipe that makes no sense, a model without a loss, a profiler that is
+        running already, and whatever the model itself raises, with its line.
     """
     label = name or type(model).__name__
+    if not isinstance(model, torch.nn.Module):
+        expected = "a module (observe takes functions)"
+        raise InputError(str(label), "model", f"a {type(model).__name__}", expected)
     register_caches()
     args, kwargs = as_given((tuple(args), dict(kwargs or {})))
     there = [*model.parameters(), *model.buffers(), *pytree.tree_leaves((args, kwargs))]

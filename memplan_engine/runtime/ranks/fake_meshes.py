@@ -13,11 +13,15 @@ import torch.distributed.fsdp
 import torch.distributed.pipelining
 import torch.distributed.tensor.parallel
 from torch._subclasses.fake_tensor import unset_fake_temporarily
-from torch.distributed import _functional_collectives, device_mesh
-from torch.distributed.tensor import _random, _sharding_prop
+from torch.distributed import _functional_collectives, device_mesh, utils
+from torch.distributed.fsdp import _common_utils
+from torch.distributed.pipelining import _IR
+from torch.distributed.pipelining import stage as stages
+from torch.distributed.tensor import _ops, _random, _sharding_prop
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
-from torch.distributed.tensor.placement_types import _StridedShard
 from torch.utils._python_dispatch import _disable_current_modes
+
+from memplan_engine.runtime.ranks.fake_layouts import ExpandedOnce, flagged_once
 
 Patch = tuple[Any, str, Any]
 OF_MESHES = (
@@ -26,7 +30,7 @@ OF_MESHES = (
     *("_get_all_submeshes", "_create_sub_mesh", "_create_flatten_mesh", "_create_unflatten_mesh"),
 )
 """Methods of meshes that compute with tensors of ranks, whose values they ask for."""
-OF_LAYOUTS = ("_propagate_tensor_meta_non_cached", "propagate_op_sharding_non_cached")
+FORMS, LAYOUTS = "_propagate_tensor_meta_non_cached", "propagate_op_sharding_non_cached"
 """Methods that run operators at global shapes, for the form of their results only: no eager run makes such
 tensors, for torch runs them on fake ones."""
 
@@ -37,30 +41,48 @@ def mesh_patches() -> list[Patch]:
     mesh = device_mesh.DeviceMesh
     methods = [(mesh, name, really(vars(mesh)[name])) for name in OF_MESHES if name in vars(mesh)]
     make = really(device_mesh.init_device_mesh)
-    layouts = [(ShardingPropagator, name, unseen(vars(ShardingPropagator)[name])) for name in OF_LAYOUTS]
+    expand = ExpandedOnce(_ops.utils.expand_to_full_mesh_op_strategy)
+    layouts: list[Patch] = [
+        (ShardingPropagator, FORMS, unseen(vars(ShardingPropagator)[FORMS])),
+        (ShardingPropagator, LAYOUTS, unseen(expand.afresh(vars(ShardingPropagator)[LAYOUTS]))),
+        # Who looks it up when it is called, as operators on lists do, finds this one.
+        (_ops.utils, "expand_to_full_mesh_op_strategy", expand),
+    ]
     makers = everywhere("init_device_mesh", device_mesh.init_device_mesh, make)
     flags = everywhere(
         "_propagate_use_strided_shard_flag",
         _sharding_prop._propagate_use_strided_shard_flag,
-        once_a_call(_sharding_prop._propagate_use_strided_shard_flag),
+        flagged_once(_sharding_prop._propagate_use_strided_shard_flag),
     )
-    return [*methods, *makers, *layouts, *flags, *_eager()]
+    streams = everywhere(
+        "_no_dispatch_record_stream", _common_utils._no_dispatch_record_stream, _record_stream
+    )
+    allocated = everywhere("_data_ptr_allocated", utils._data_ptr_allocated, _is_allocated)
+    # torch.export makes its own tensors of fake ones; the stages of what it splits are real ones for torch.
+    pipe, stage = _IR.Pipe, stages._PipelineStage
+    export = vars(pipe)["_trace_with_export"]
+    split = [
+        (pipe, "_trace_with_export", staticmethod(unseen(export.__func__))),
+        (stage, "_move_submod_to_device", _move_stage),
+    ]
+    return [*methods, *makers, *layouts, *flags, *streams, *allocated, *split, *_eager()]
 
 
-def once_a_call(propagate: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    """`propagate`, which does nothing for an operator none of whose arguments has strided shards: it looks
-    through all of them for each tensor of a list (an optimizer's, of all weights), now once."""
-    latest: list[Any] = [None, False]
+def _is_allocated(tensor: torch.Tensor) -> bool:
+    """Whether there are bytes behind `tensor`; no fake one has an address."""
+    return tensor.untyped_storage().size() > 0
 
-    @functools.wraps(propagate)
-    def propagate_where_strided(strategy: Any, schema: Any) -> None:
-        if latest[0] is not schema:
-            placements = (each for spec in schema.args_spec for each in spec.placements)
-            latest[:] = schema, any(isinstance(each, _StridedShard) for each in placements)
-        if latest[1]:
-            propagate(strategy, schema)
 
-    return propagate_where_strided
+def _move_stage(stage: Any) -> None:
+    if not any(weight.is_meta for weight in stage.submod.parameters()):
+        stage.submod.to(stage.device)
+
+
+def _record_stream(tensor: torch.Tensor, stream: torch.Stream) -> None:
+    """`tensor.record_stream(stream)`, seen: FullyShardedDataParallel has it past all modes, where a fake
+    tensor has no kernel for it."""
+    if tensor.device.type == "cuda":
+        tensor.record_stream(stream)
 
 
 def everywhere(name: str, before: Any, after: Any) -> list[Patch]:

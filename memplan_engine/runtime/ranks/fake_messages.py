@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import hashlib
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,8 +15,11 @@ from torch.distributed import distributed_c10d
 from torch.distributed.pipelining import stage as stages
 from torch.distributed.pipelining.stage import InferenceMode
 
+from memplan_engine.errors import InputError
 from memplan_engine.runtime.ranks.fake_meshes import Patch, everywhere
 from memplan_engine.runtime.ranks.mailbox import Mailbox
+from memplan_engine.runtime.ranks.tensor_messages import ANY, TensorMessages, way
+from memplan_engine.torch_capture.training.torch_origins import who_asks
 
 
 class HeldWork:
@@ -28,17 +33,24 @@ class HeldWork:
         return getattr(self.work, name)
 
 
-def message_patches(mailbox: Mailbox) -> list[Patch]:
-    """For `torch_fake.patched`: `isend` and `irecv` that hold their tensors, objects through `mailbox`."""
+GATHERED = ("all_gather_object", "gather_object")
+"""What gives objects of ranks that do not run."""
+
+
+def message_patches(mailbox: Mailbox, tensors: TensorMessages) -> list[Patch]:
+    """For `torch_fake.patched`: `isend` and `irecv` that hold their tensors and are noted in `tensors`,
+    objects through `mailbox`."""
     own = distributed_c10d
     patches = []
-    for name in ("isend", "irecv"):
+    for name, lines in (("isend", tensors.sent), ("irecv", tensors.received)):
         call = vars(own)[name]
-        patches += everywhere(name, call, _held(call))
+        patches += everywhere(name, call, _held(_to_a_rank(_noted(call, lines))))
+    patches += everywhere("send", own.send, _to_a_rank(own.send))
+    patches += everywhere("recv", own.recv, _of_somebody(_to_a_rank(own.recv)))
     batch = own.batch_isend_irecv
     patches += everywhere("batch_isend_irecv", batch, _held_batch(batch))
     objects = _Objects(mailbox)
-    for name in ("send_object_list", "recv_object_list", "broadcast_object_list", "all_gather_object"):
+    for name in ("send_object_list", "recv_object_list", "broadcast_object_list", *GATHERED):
         patches += everywhere(name, vars(own)[name], getattr(objects, name))
     votes = _Votes(mailbox)
     return [
@@ -48,10 +60,82 @@ def message_patches(mailbox: Mailbox) -> list[Patch]:
     ]
 
 
+def _to_a_rank(call: Callable[..., Any]) -> Callable[..., Any]:
+    """`call`, which sends to a rank or receives from one, for those that there are: a fake group asks for
+    none."""
+
+    @functools.wraps(call)
+    def checked(tensor: torch.Tensor, peer: Any = None, *args: Any, **kwargs: Any) -> Any:
+        named = [kwargs.get(name) for name in ("dst", "src") if kwargs.get(name) is not None]
+        world = dist.get_world_size()
+        for rank in [peer, *named]:
+            if isinstance(rank, int) and not 0 <= rank < world:
+                found = f"rank {rank} of a world of {world}, named {who_asks()}"
+                raise InputError("fake run", "", found, f"a rank from 0 to {world - 1}")
+        given = (tensor,) if peer is None else (tensor, peer)
+        return call(*given, *args, **kwargs)
+
+    return checked
+
+
+def _of_somebody(call: Callable[..., Any]) -> Callable[..., Any]:
+    """`recv` of a rank that is named: it gives the one that has sent."""
+    form = inspect.signature(call)
+
+    @functools.wraps(call)
+    def received(*args: Any, **kwargs: Any) -> Any:
+        given = form.bind(*args, **kwargs).arguments
+        if given.get("src") is None and given.get("group_src") is None:
+            found = f"a tensor of whichever rank has sent one {who_asks()}"
+            raise InputError("fake run", "", found, "a rank that is named (src)")
+        return call(*args, **kwargs)
+
+    return received
+
+
+def _noted(call: Callable[..., Any], lines: dict[str, list[str]]) -> Callable[..., Any]:
+    """`call`, which `send` and `recv` make, too, with its line among `lines`."""
+    form, within = inspect.signature(call), False
+
+    @functools.wraps(call)
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        nonlocal within
+        if within:
+            # A mode, such as that of a default device, calls it once more.
+            return call(*args, **kwargs)
+        within = True
+        try:
+            work = call(*args, **kwargs)
+        finally:
+            within = False
+        if work is not None:
+            lines.setdefault(_way(**form.bind(*args, **kwargs).arguments), []).append(who_asks())
+        return work
+
+    return noted
+
+
+def _way(tensor: torch.Tensor, group: Any = None, tag: int = 0, **named: Any) -> str:
+    rank, of_group = (named.get(f"{of}dst", named.get(f"{of}src")) for of in ("", "group_"))
+    peer = ANY if rank is None and of_group is None else _peer(rank, of_group, group)
+    # NCCL has no tags.
+    return way(peer, _ranks_of(group), tag if tensor.device.type == "cpu" else 0)
+
+
+def _ranks_of(group: Any) -> str:
+    """What tells a group from others on each of its ranks, short; "" for all ranks."""
+    if group is None or group.size() == dist.get_world_size():
+        return ""
+    ranks = dist.get_process_group_ranks(group)
+    return hashlib.sha256(repr(ranks).encode()).hexdigest()[:12]
+
+
 def _held(call: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(call)
     def held(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        return HeldWork(call(tensor, *args, **kwargs), [tensor])
+        work = call(tensor, *args, **kwargs)
+        # None on a rank that is not in the group.
+        return None if work is None else HeldWork(work, [tensor])
 
     return held
 
@@ -104,6 +188,13 @@ class _Objects:
     def all_gather_object(self, objects: Any, own: Any, group: Any = None) -> None:
         """This rank's object in the place of each."""
         objects[:] = [own] * len(objects)
+
+    def gather_object(
+        self, own: Any, objects: Any = None, dst: Any = None, group: Any = None, group_dst: Any = None
+    ) -> None:
+        """As `all_gather_object`, where they are gathered on this rank."""
+        if objects is not None:
+            objects[:] = [own] * len(objects)
 
 
 def _peer(rank: Any, of_group: Any, group: Any) -> int:

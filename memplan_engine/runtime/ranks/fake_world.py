@@ -15,17 +15,16 @@ from torch.distributed import distributed_c10d
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from memplan_engine.errors import InputError
+from memplan_engine.runtime.ranks.checked_sizes import size_checks
+from memplan_engine.runtime.ranks.fake_checkpoints import leaving_checkpoints
 from memplan_engine.runtime.ranks.fake_meshes import Patch, everywhere, mesh_patches
 from memplan_engine.runtime.ranks.fake_messages import message_patches
 from memplan_engine.runtime.ranks.fake_replicas import replica_patches
 from memplan_engine.runtime.ranks.mailbox import Mailbox
 from memplan_engine.runtime.ranks.rank_facts import RankFacts
+from memplan_engine.runtime.ranks.rank_launch import A_MACHINE, check_rank, environment
 from memplan_engine.runtime.ranks.refusals import refusals
 from memplan_engine.torch_capture.torch_fake import patched
-
-A_MACHINE = 8
-"""Devices of a machine: those of DGX and HGX systems."""
-MOST_RANKS = 1 << 20
 
 
 @contextmanager
@@ -56,48 +55,18 @@ def fake_ranks(
         undo.enter_context(mock.patch.dict(os.environ, environment(rank, world_size, a_machine, one_card)))
         undo.callback(_end)
         undo.enter_context(facts.noted())
+        undo.enter_context(leaving_checkpoints())
         undo.enter_context(
             patched(
                 *_group_patches(rank, world_size),
                 *mesh_patches(),
-                *message_patches(Mailbox(rank, mailbox)),
+                *message_patches(Mailbox(rank, mailbox), facts.tensors),
                 *replica_patches(),
+                *size_checks(),
                 *refusals(),
             )
         )
         yield facts
-
-
-def check_rank(rank: int, world_size: int) -> None:
-    """Raise InputError unless there is such a rank of so many."""
-    if not 0 < world_size <= MOST_RANKS:
-        raise InputError("--world", "", f"{world_size:,}", f"a number from 1 to {MOST_RANKS:,}")
-    if not 0 <= rank < world_size:
-        raise InputError(
-            "rank", "", f"{rank} of a world of {world_size}", f"a number from 0 to {world_size - 1}"
-        )
-
-
-def environment(
-    rank: int, world_size: int, a_machine: int = A_MACHINE, one_card: bool = False
-) -> dict[str, str]:
-    """The variables that `torchrun` sets."""
-    local = min(a_machine, world_size)
-    numbers = {
-        "RANK": rank,
-        "WORLD_SIZE": world_size,
-        "LOCAL_RANK": 0 if one_card else rank % local,
-        "LOCAL_WORLD_SIZE": local,
-        "GROUP_RANK": rank // local,
-        "GROUP_WORLD_SIZE": -(-world_size // local),
-        "ROLE_RANK": rank,
-        "ROLE_WORLD_SIZE": world_size,
-        "MASTER_PORT": 29500,
-        "TORCHELASTIC_RESTART_COUNT": 0,
-        "TORCHELASTIC_MAX_RESTARTS": 0,
-    }
-    names = {"MASTER_ADDR": "127.0.0.1", "ROLE_NAME": "default", "TORCHELASTIC_RUN_ID": "memplan"}
-    return {**{name: str(number) for name, number in numbers.items()}, **names}
 
 
 def _group_patches(rank: int, world_size: int) -> list[Patch]:

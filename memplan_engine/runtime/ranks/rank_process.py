@@ -1,29 +1,33 @@
-"""The process of one rank: `python -m memplan_engine.runtime.ranks.rank_process FOLDER`."""
+"""The process of one rank."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from memplan_engine.runtime.ranks.fake_world import fake_ranks
-from memplan_engine.runtime.recorder.script_run import main
+import torch
 
-EXPECTED = "a script that runs on that many ranks, each on its own between collectives"
+from memplan_engine.runtime.ranks.fake_world import fake_ranks
+from memplan_engine.runtime.ranks.rank_launch import EXPECTED
+from memplan_engine.runtime.scripts.script_process import loaders_were_cut, read_request, run_script
+
+
+def main(folder: Path) -> None:
+    """Run the rank that `folder` asks for, and leave there what became of it."""
+    request = read_request(folder)
+    if torch.cuda.is_available():
+        # What this machine has is what it is: a rank finds one.
+        request["cards"] = 1
+    run_script(request, folder, as_rank(request, folder), EXPECTED)
 
 
 @contextmanager
-def as_rank(request: dict[str, Any]) -> Iterator[None]:
+def as_rank(request: dict[str, Any], folder: Path) -> Iterator[None]:
     """As the rank that the request names; what it says of the others is left beside the answer."""
-    folder, one_card = Path(sys.argv[1]), request["cards"] == 1
-    with fake_ranks(
-        request["rank"], request["world_size"], mailbox=Path(request["mailbox"]), one_card=one_card
-    ) as facts:
+    one_card, mailbox = request["cards"] == 1, Path(request["mailbox"])
+    with fake_ranks(request["rank"], request["world_size"], mailbox=mailbox, one_card=one_card) as facts:
         yield
+        facts.cut = loaders_were_cut()
         facts.write(folder)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), as_rank, EXPECTED)

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from memplan_engine.errors import InputError
 from memplan_engine.recordings.observation import Observation
 from memplan_engine.recordings.rank_run import PipelineAction, RankRun
-from memplan_engine.runtime.ranks import rank_process
-from memplan_engine.runtime.ranks.fake_world import A_MACHINE, check_rank
+from memplan_engine.runtime.process_answer import answer
 from memplan_engine.runtime.ranks.mailbox import waiting
-from memplan_engine.runtime.ranks.rank_facts import read_facts
-from memplan_engine.runtime.recorder.fake_device import Target
-from memplan_engine.runtime.recorder.own_process import answer
-from memplan_engine.runtime.recorder.script_run import (
+from memplan_engine.runtime.ranks.rank_launch import A_MACHINE, PROCESS, check_rank, read_facts
+from memplan_engine.runtime.ranks.tensor_messages import TensorMessages, lost_tensors
+from memplan_engine.runtime.scratch import scratch_folder
+from memplan_engine.runtime.scripts.host import ScriptRun
+from memplan_engine.runtime.scripts.script_run import (
+    MOST_STEPS,
     SECONDS,
     check_script,
-    end_script,
+    make_ready,
     start_script,
     too_long,
 )
-from memplan_engine.runtime.scratch import scratch_folder
+from memplan_engine.runtime.target import Target
 
 LOOK_SECONDS = 0.05
 """Between two looks at processes that take seconds."""
@@ -69,6 +67,7 @@ def observe_ranks(
     check_rank(0, world_size)
     chosen = chosen_ranks(ranks, world_size)
     target = check_script(script, seconds, device, arch, cards=_cards(device, world_size))
+    make_ready(target, Path(script).name, PROCESS)
     with scratch_folder() as folder:
         runs = _Runs(Path(script), tuple(arguments), world_size, target, seconds, folder, tell, stop)
         try:
@@ -104,9 +103,9 @@ def chosen_ranks(ranks: str | Sequence[int], world_size: int) -> tuple[int, ...]
 
 
 def _cards(device: str, world_size: int) -> int:
-    """How many cards a rank finds: those of its machine, of which it takes that of its LOCAL_RANK. Where this
-    machine has cards of its own they are what it is, and a rank finds one."""
-    return 1 if device == "cpu" or torch.cuda.is_available() else min(A_MACHINE, world_size)
+    """How many cards a rank finds: those of its machine, of which it takes that of its LOCAL_RANK. Its
+    process knows whether this machine has cards of its own."""
+    return 1 if device == "cpu" else min(A_MACHINE, world_size)
 
 
 @dataclass
@@ -121,7 +120,7 @@ class _Runs:
     folder: Path
     tell: Callable[[str], None]
     stop: Callable[[], bool]
-    live: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+    live: dict[int, ScriptRun] = field(default_factory=dict)
     began: dict[int, float] = field(default_factory=dict)
     done: dict[int, Observation] = field(default_factory=dict)
     facts: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -142,11 +141,43 @@ class _Runs:
                 same = [each for each in digests if digests[each] == digests[rank] and each in left]
                 alike[rank] = sorted({rank, *same})
                 left -= set(alike[rank])
+        self._look_for_tensors()
         return tuple(self._run_of(rank, alike[rank]) for rank in sorted(alike))
 
     def each(self) -> tuple[RankRun, ...]:
         """All that have run."""
+        self._look_for_tensors()
         return tuple(self._run_of(rank, [rank]) for rank in sorted(self.done))
+
+    def _look_for_tensors(self) -> None:
+        """Refuse what waits for a tensor that never comes, and note what may."""
+        ranks = {
+            rank: TensorMessages(facts["sent"], facts["received"], self._is_whole(rank))
+            for rank, facts in self.facts.items()
+        }
+        for sender, receiver, line, sent, certain in lost_tensors(ranks):
+            if not sent and certain:
+                raise self._waits(receiver, sender, line, "has ended without sending it", "a tensor")
+            if sent:
+                rank, note = sender, f"a tensor for rank {receiver} that is sent {line} as received"
+                note += ": that rank ends without receiving it"
+            else:
+                rank, note = receiver, f"a tensor of rank {sender} that is waited for {line} as sent"
+                note += ": as far as it was run that rank sends none"
+            self._note(rank, note)
+
+    def _is_whole(self, rank: int) -> bool:
+        flow = self.done[rank].flow
+        if flow is None or flow.steps >= MOST_STEPS or self.facts[rank]["cut"]:
+            return False
+        # Of a device that is not there something is always assumed.
+        return all(note.startswith("cuda ") for note in flow.assumed)
+
+    def _note(self, rank: int, note: str) -> None:
+        seen = self.done[rank]
+        assert seen.flow is not None
+        flow = replace(seen.flow, assumed=(*seen.flow.assumed, note))
+        self.done[rank] = replace(seen, flow=flow)
 
     def _run_of(self, rank: int, ranks: Sequence[int]) -> RankRun:
         facts = self.facts[rank]
@@ -182,7 +213,7 @@ class _Runs:
             "mailbox": str(self.folder / "mail"),
         }
         self.live[rank] = start_script(
-            self.script, self.arguments, self.target, folder, module=rank_process.__name__, **more
+            self.script, self.arguments, self.target, folder, module=PROCESS, **more
         )
         self.began[rank] = time.monotonic()
 
@@ -193,16 +224,16 @@ class _Runs:
         """Take what is there of those that have ended, and start those that are waited for; whether anything
         has happened."""
         happened = False
-        for rank, process in list(self.live.items()):
-            if process.poll() is None:
+        for rank, run in list(self.live.items()):
+            code = run.poll()
+            if code is None:
                 if time.monotonic() - self.began[rank] > self.seconds:
                     raise too_long(self._name(rank), self.seconds)
                 continue
             happened = True
             del self.live[rank]
-            end_script(process)
             try:
-                seen = answer(self._home(rank), process.returncode, self._name(rank))
+                seen = answer(self._home(rank), code, self._name(rank))
             except InputError as error:
                 raise InputError(self._name(rank), error.place, error.found, error.expected) from None
             self.done[rank] = seen
@@ -226,8 +257,8 @@ class _Runs:
         why = "has ended without sending it" if sender in self.done else "waits, too"
         raise self._waits(rank, sender, where, why)
 
-    def _waits(self, rank: int, sender: int, where: str, why: str) -> InputError:
-        found = f"an object of rank {sender} that is waited for {where}: that rank {why}"
+    def _waits(self, rank: int, sender: int, where: str, why: str, what: str = "an object") -> InputError:
+        found = f"{what} of rank {sender} that is waited for {where}: that rank {why}"
         return InputError(self._name(rank), "", found, "ranks that send what others wait for")
 
     def _name(self, rank: int) -> str:
@@ -236,4 +267,4 @@ class _Runs:
     def end(self) -> None:
         """End what still runs."""
         while self.live:
-            end_script(self.live.popitem()[1])
+            self.live.popitem()[1].end()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -14,19 +12,18 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 
-import torch
-
 from memplan_engine.errors import InputError, MemplanError
 from memplan_engine.formats.memplan_json.ranks_folder import write_ranks
 from memplan_engine.formats.memplan_json.sweep_folder import recorded, write_sweep
 from memplan_engine.recordings.configuration import Configuration
+from memplan_engine.runtime.ranks.rank_launch import PROCESS
 from memplan_engine.runtime.ranks.rank_runs import observe_ranks
-from memplan_engine.runtime.recorder.script_run import MOST_STEPS, SECONDS, check_script
+from memplan_engine.runtime.scripts.script_run import MOST_STEPS, SECONDS, check_script, make_ready
+from memplan_engine.torch_capture.local_sources import local_sources, torch_settings
+from memplan_engine.torch_capture.torch_fake import torch_version
 
 LETTERS = 16
 """Of a digest in the name of a folder."""
-SETTINGS = ("TORCH", "PYTORCH", "CUDA_")
-"""How variables of the environment begin that torch asks for."""
 LOOK_SECONDS = 0.2
 """Between two looks at workers that take seconds; Python hears Ctrl-C only then."""
 Arch = Callable[[str], str]
@@ -46,9 +43,11 @@ class Sweep:
     tell: Callable[[str], None] = lambda said: None
     finished: list[tuple[str, Configuration]] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
+    _building: threading.Lock = field(default_factory=threading.Lock)
+    _is_ready: bool = False
 
     def prepare(self, configurations: Sequence[Configuration]) -> None:
-        """Have ready what all take.
+        """Look whether all can run, and make the folder.
 
         Raises
         ------
@@ -114,6 +113,7 @@ class Sweep:
         if runs is not None:
             return name, replace(asked, runs=runs)
         try:
+            self._make_ready(asked.device)
             runs = observe_ranks(
                 self.script,
                 asked.arguments,
@@ -128,55 +128,24 @@ class Sweep:
         write_ranks(runs, self.folder / name)
         return name, replace(asked, runs=runs)
 
+    def _make_ready(self, device: str) -> None:
+        """Once, not by each that begins: it may be compiled."""
+        with self._building:
+            if not self._is_ready:
+                target = check_script(self.script, self.seconds, "cuda", self.arch(device))
+                make_ready(target, self.script.name, PROCESS)
+                self._is_ready = True
+
 
 def digest_of(script: Path, asked: Configuration, arch: str) -> str:
     """A name for what `asked` records: of the script, the files beside it that it imports, its arguments, the
     world, the operators' architecture, what torch's variables say, and versions. Data that it reads, and
     packages that are installed, go by their versions alone."""
     sources = {str(path): _sha(path.read_bytes()) for path in local_sources(script)}
-    variables = {name: value for name, value in os.environ.items() if name.startswith(SETTINGS)}
-    versions = (sys.version, str(torch.__version__), version("memplan"), MOST_STEPS)
-    said = (str(Path.cwd()), sources, asked.arguments, asked.world_size, arch, sorted(variables.items()))
+    versions = (sys.version, torch_version(), version("memplan"), MOST_STEPS)
+    said = (str(Path.cwd()), sources, asked.arguments, asked.world_size, arch, torch_settings())
     return _sha(json.dumps([said, versions]).encode())[:LETTERS]
 
 
 def _sha(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def local_sources(script: Path) -> list[Path]:
-    """`script` and the files below its folder that it imports, or those that they import, in order."""
-    root = script.resolve().parent
-    found: dict[Path, None] = {}
-    left = [script.resolve()]
-    while left:
-        path = left.pop()
-        if path in found:
-            continue
-        found[path] = None
-        try:
-            tree = ast.parse(path.read_bytes())
-        except (SyntaxError, ValueError):
-            # It is said when it runs.
-            continue
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                names = [(root, alias.name) for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                base = path.parents[node.level - 1] if node.level else root
-                module = node.module or ""
-                names = [(base, f"{module}.{alias.name}".strip(".")) for alias in node.names]
-            else:
-                continue
-            left += [each for base, name in names for each in _files(base, name)]
-    return sorted(found)
-
-
-def _files(base: Path, name: str) -> Iterator[Path]:
-    """Those that an import of `name` below `base` runs."""
-    at = base
-    for part in name.split("."):
-        at /= part
-        for path in (at.with_suffix(".py"), at / "__init__.py"):
-            if path.is_file():
-                yield path

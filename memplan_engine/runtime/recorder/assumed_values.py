@@ -10,6 +10,7 @@ import operator as python
 import sys
 import weakref
 from collections.abc import Callable
+from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
 
@@ -25,10 +26,15 @@ from memplan_engine.torch_capture.training.torch_values import KnownValues
 NUMBER = torch.ops.aten._local_scalar_dense.default
 SCALER, LBFGS, INIT = "torch/amp/grad_scaler.py", "torch/optim/lbfgs.py", "torch/nn/init.py"
 """Where torch itself asks for values whose answers do not depend on the model."""
+SYNCHRONIZED = "torch/nn/modules/_functions.py"
+"""Where SyncBatchNorm asks which ranks have any rows: all."""
 GENERATION = "transformers/generation/"
 """Where `generate` asks whether the last token ends its sequence: no, so that it makes all that it may."""
 PROMPTS = ("generate", "_get_logits_processor")
 """The functions there that ask before the first token, of padding and negative tokens in the prompt: none."""
+BEAMS = "_beam_search"
+"""The function there that asks after each token whether any beam may become better."""
+ALL_TOKENS = "no sequence as ended before `generate` has made all of its tokens"
 NOT_FINITE = ("aten::isnan", "aten::isinf", "aten::isposinf", "aten::isneginf")
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     f"aten::{name}": getattr(python, name) for name in ("lt", "gt", "le", "ge", "eq", "ne")
@@ -64,15 +70,14 @@ class Assumed:
                 # Whether a number that was drawn has to be drawn again.
                 return False
             passes = passing(sys._getframe(1))
-            if passes is None and self._asks_of_prompts(sys._getframe(1)):
-                self._note("prompts of `generate` as without padding")
-                return False
+            if passes is None:
+                return self._of_generation(sys._getframe(1), args[0])
             if passes is not None:
                 self._note(f"what is checked {who_asks()} as right")
             return passes
         asker = self._asker(sys._getframe(1))
         if not args[0].dtype.is_floating_point:
-            return None
+            return self._of_generation(sys._getframe(1), args[0])
         if asker == SCALER:
             # Whether a gradient is infinite: or no step would be taken.
             return 0.0
@@ -86,17 +91,19 @@ class Assumed:
     def result(self, operator: Any, args: Any, result: Any, known: KnownValues) -> bool | None:
         """What all elements of `result`, which `operator` has given, are taken as; None where nothing is."""
         if not isinstance(result, torch.Tensor) or result.dtype is not torch.bool:
-            if torch.Tag.nondeterministic_seeded in operator.tags:
+            if _draws(operator):
                 self._drawn.update(each.untyped_storage() for each in tensors_in(result) if not each.dim())
             return None
         name = operator._schema.name
         if name == "aten::isin" and self._asker(sys._getframe(1)) == GENERATION:
-            self._note("no sequence as ended before `generate` has made all of its tokens")
+            self._note(ALL_TOKENS)
             return False
         finite = _finite(name, args)
         if finite is not None:
             self._note(f"numbers, looked at {who_asks()}, as finite")
             return finite
+        if name == "aten::ge" and result.dim() == 1 and self._asker(sys._getframe(1)) == SYNCHRONIZED:
+            return True
         if name not in COMPARISONS or result.dim():
             return None
         if self._asker(sys._getframe(1)) == LBFGS:
@@ -136,24 +143,41 @@ class Assumed:
     def _note(self, note: str) -> None:
         self.notes[note] = None
 
-    def _asks_of_prompts(self, frame: FrameType | None) -> bool:
+    def _of_generation(self, frame: FrameType | None, value: torch.Tensor) -> bool | int | None:
+        """What `generate` asks for, if it is that: whether a prompt has padding, whether beams go on, or at
+        which token the longest of them ends."""
         while frame is not None and not is_users(frame.f_code.co_filename):
             frame = frame.f_back
-        if frame is None or frame.f_code.co_name not in PROMPTS:
+        if frame is None or not portable_path(frame.f_code.co_filename).startswith(GENERATION):
+            return None
+        asks_whether = value.dtype is torch.bool
+        if asks_whether and frame.f_code.co_name in PROMPTS:
+            self._note("prompts of `generate` as without padding")
             return False
-        return portable_path(frame.f_code.co_filename).startswith(GENERATION)
+        length, most = (frame.f_locals.get(name) for name in ("cur_len", "max_length"))
+        if frame.f_code.co_name != BEAMS or not isinstance(length, int) or not isinstance(most, int):
+            return None
+        self._note(ALL_TOKENS)
+        return length < most if asks_whether else most
 
     def _asker(self, frame: FrameType | None) -> str:
-        """Which of SCALER, LBFGS, INIT and GENERATION asks; "" for the user's code and all else."""
+        """Which of SCALER, LBFGS, INIT, SYNCHRONIZED and GENERATION asks; "" for the user's code, and all
+        else."""
         while frame is not None and frame.f_code is not self.boundary:
             file = portable_path(frame.f_code.co_filename)
-            for place in (SCALER, LBFGS, INIT, GENERATION):
+            for place in (SCALER, LBFGS, INIT, SYNCHRONIZED, GENERATION):
                 if file.startswith(place):
                     return place
             if is_users(frame.f_code.co_filename):
                 return ""
             frame = frame.f_back
         return ""
+
+
+@lru_cache(maxsize=4096)
+def _draws(operator: Any) -> bool:
+    """Whether `operator` gives random numbers."""
+    return torch.Tag.nondeterministic_seeded in operator.tags
 
 
 def _finite(name: str, args: Any) -> bool | None:

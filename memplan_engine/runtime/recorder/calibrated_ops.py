@@ -9,12 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from memplan_engine.calibration.fit_formula import LEAST
 from memplan_engine.calibration.kernel_table import Calibration, Formula, Machine
 from memplan_engine.calibration.op_features import Features
-from memplan_engine.errors import InputError
 from memplan_engine.recordings.observed_flow import Flow, flow_live, flow_peak
 from memplan_engine.runtime.calibrate.seen_call import features_of_call, text_of_call
 from memplan_engine.torch_capture.torch_storages import tensors_in
@@ -22,20 +20,6 @@ from memplan_engine.units import count_of, format_bytes, format_percent
 
 MOST_KINDS = 5
 """Kinds of operators that nothing was measured of are named up to so many."""
-
-
-def check_calibration(calibration: Calibration | None, device: str, source: str) -> None:
-    """Raise InputError for a calibration where the kernels are those of another `device` than the CPU, or of
-    another version of torch."""
-    if calibration is None:
-        return
-    if device != "cpu":
-        expected = "the device cpu, on which it was measured"
-        raise InputError(source, "calibration", f"the device {device}", expected)
-    measured, running = (text.partition("+")[0] for text in (calibration.machine.torch, torch.__version__))
-    if measured != running:
-        expected = f"one by torch {running}: memplan calibrate"
-        raise InputError(source, "calibration", f"one by torch {measured}", expected)
 
 
 class CalibratedOps:

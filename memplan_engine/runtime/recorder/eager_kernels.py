@@ -8,6 +8,7 @@ call a layer, the fused layers of a transformer) are those of `torch_eager_ops` 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -24,11 +25,16 @@ def as_in_eager(operator: Any, value: Any, args: tuple[Any, ...], kwargs: Mappin
     """`value`, which `operator` gave under fake tensors for these arguments, as its device would have made
     it in an eager run."""
     value = as_on_cpu(operator, value, args, kwargs)
-    name = operator.name()
+    name = _name_of(operator)
     for device, kernels in KERNELS.items():
         if name in kernels and _lies_on(args, device):
             return kernels[name](value, args, kwargs)
     return value
+
+
+@lru_cache(maxsize=4096)
+def _name_of(operator: Any) -> str:
+    return str(operator.name())
 
 
 def _lies_on(args: tuple[Any, ...], device: str) -> bool:

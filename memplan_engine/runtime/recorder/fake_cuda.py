@@ -45,6 +45,7 @@ class FakeCuda:
         if library.memplan_install(arch, CUDNN, cards) != 1:
             raise RuntimeError("torch does not take the device cuda")
         self._kernels = _one_on_cuda()
+        self._rows = (ctypes.c_int64 * (4 * ROOM))()
 
     def current_stream(self, card: int) -> int:
         """The number of this thread's stream of a card; 0 is the default one."""
@@ -53,8 +54,9 @@ class FakeCuda:
     def news(self) -> list[tuple[int, int, int, int]]:
         """What events and streams were asked for since it was last asked, as `StreamClock` hears it."""
         found: list[tuple[int, int, int, int]] = []
-        rows = (ctypes.c_int64 * (4 * ROOM))()
-        while count := self.library.memplan_heard(rows, ROOM):
+        # Python's lock is held while it is called, and rows are read before anybody else asks.
+        while count := self.library.memplan_heard(self._rows, ROOM):
+            rows = self._rows[: 4 * count]
             found += [tuple(rows[4 * row : 4 * row + 4]) for row in range(count)]  # type: ignore[misc]
         return found
 

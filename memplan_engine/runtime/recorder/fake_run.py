@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from memplan_engine.calibration.kernel_table import Calibration
@@ -24,8 +24,8 @@ from memplan_engine.runtime.calibrate.model_calls import AskedCall, CallLog
 from memplan_engine.runtime.calibrate.seen_call import this_machine
 from memplan_engine.runtime.recorder.asked_values import answering_python
 from memplan_engine.runtime.recorder.assumed_values import Assumed
-from memplan_engine.runtime.recorder.calibrated_ops import CalibratedOps, check_calibration
-from memplan_engine.runtime.recorder.fake_device import current_device, observed_on, target_of
+from memplan_engine.runtime.recorder.calibrated_ops import CalibratedOps
+from memplan_engine.runtime.recorder.fake_device import current_device, observed_on
 from memplan_engine.runtime.recorder.left_as_found import left_as_found
 from memplan_engine.runtime.recorder.op_origins import OpOrigins
 from memplan_engine.runtime.recorder.op_recorder import (
@@ -37,9 +37,11 @@ from memplan_engine.runtime.recorder.op_recorder import (
     weights_of_all_modules,
 )
 from memplan_engine.runtime.recorder.own_process import in_own_thread
+from memplan_engine.runtime.target import check_calibration, target_of
 from memplan_engine.torch_capture.capture_module import as_given, tracing
 from memplan_engine.torch_capture.torch_exporting import as_fused
 from memplan_engine.torch_capture.torch_fake import RECORDED, FakeTwins, patched
+from memplan_engine.torch_capture.training.torch_answers import answering
 from memplan_engine.torch_capture.training.torch_eager_ops import as_eager
 from memplan_engine.torch_capture.training.torch_origins import RunningModules, who_asks, who_makes
 from memplan_engine.torch_capture.training.torch_recipe import (
@@ -51,7 +53,6 @@ from memplan_engine.torch_capture.training.torch_recipe import (
     random_state,
 )
 from memplan_engine.torch_capture.training.torch_trainer import FakeCall, Trainer, input_names
-from memplan_engine.torch_capture.training.torch_values import answering
 
 SEED = 0
 STEPS = 2
@@ -191,6 +192,21 @@ def _copied(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
     return memo[id(tensor)]  # type: ignore[no-any-return]
 
 
+def _format(tensor: FakeTensor, spec: str) -> str:
+    """As of a plain tensor: a number is written by its value, which is asked for."""
+    return format(tensor.item(), spec) if tensor.dim() == 0 else object.__format__(tensor, spec)
+
+
+_DATA: Any = torch.Tensor.data
+
+
+def _set_data(tensor: FakeTensor, data: torch.Tensor) -> None:
+    """`tensor.data = data`, which may lie on another device: torch's own leaves a fake one where it is."""
+    _DATA.__set__(tensor, data)
+    if isinstance(data, FakeTensor):
+        tensor.fake_device = data.fake_device
+
+
 @contextmanager
 def _faking(label: str, expected: str) -> Iterator[FakeTwins]:
     """With what eager mode takes, for fake tensors; errors are InputErrors."""
@@ -208,6 +224,8 @@ def _faking(label: str, expected: str) -> Iterator[FakeTwins]:
             (FakeTensorMode, "create_symbolic_nested_int", partial(_no_nested, label)),
             (LazyModuleMixin, "__init__", partialmethod(_no_lazy, label)),
             (torch.Tensor, "__deepcopy__", _copied),
+            (FakeTensor, "data", property(_DATA.__get__, _set_data)),
+            (FakeTensor, "__format__", _format),
         ),
         random_state(SEED),
         cached_fakes() as mode,

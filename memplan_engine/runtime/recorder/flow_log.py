@@ -23,18 +23,13 @@ from memplan_engine.recordings.observed_flow import (
 )
 from memplan_engine.recordings.stream_clock import News, StreamClock
 from memplan_engine.runtime.recorder.fake_device import CurrentDevice
+from memplan_engine.runtime.recorder.op_nature import OpNature, nature_of
 from memplan_engine.runtime.recorder.op_origins import Origin
 from memplan_engine.torch_capture.torch_operators import arguments_of, gives_views, written_values
-from memplan_engine.torch_capture.torch_storages import (
-    GIVES_BACK_NEW,
-    StorageWatch,
-    operator_name,
-    tensors_in,
-)
+from memplan_engine.torch_capture.torch_storages import StorageWatch, tensors_in
 from memplan_engine.torch_capture.training.torch_origins import who_makes
 from memplan_engine.units import count_of
 
-COLLECTIVES = ("c10d::", "_c10d_functional::", "c10d_functional::", "fsdp::split_with_sizes_copy")
 BETWEEN_RANKS = {
     "all_gather": Category.ALL_GATHER,
     "allgather": Category.ALL_GATHER,
@@ -46,9 +41,6 @@ BETWEEN_RANKS = {
     "recv": Category.POINT_TO_POINT,
 }
 """By a part of the operator's name, what its buffers are for."""
-RECORD_STREAM, COPIES = "aten::record_stream", ("aten::_to_copy", "aten::copy_")
-ASKS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
-"""What operators are tagged as that wait for a value."""
 KEEPS = ("send", "wait_tensor", "barrier")
 """Operators whose arguments stay what they are."""
 _NOTHING: tuple[int, ...] = ()
@@ -158,9 +150,13 @@ class StorageTable(StorageWatch):
         """The number of the storage at an address of C++'s; None where nobody has seen it."""
         return self._numbers.get(storage) if storage in self._refs else None
 
+    def numbers_of(self, tensors: Iterable[torch.Tensor]) -> set[int]:
+        """Those of `tensors` that have memory."""
+        return {self.number_of(tensor) for tensor in tensors if self.has_memory(tensor)}
+
     def numbers_in(self, value: Any) -> set[int]:
-        """Those of the tensors in `value`."""
-        return {self.number_of(tensor) for tensor in tensors_in(value)}
+        """As `numbers_of`, of the tensors in `value`."""
+        return self.numbers_of(tensors_in(value))
 
     def mark(self, tensors: Iterable[Any], category: Category) -> None:
         """Say what the storages of `tensors` are for, where they are known."""
@@ -198,6 +194,7 @@ class FlowLog:
 
     def __init__(self, on: CurrentDevice) -> None:
         self.table, self.on = StorageTable(self._freed), on
+        self._natures: dict[int, OpNature] = {}
         self.clock = StreamClock()
         self._users: dict[int, set[tuple[int, int]]] = {}
         self.reads: list[tuple[int, ...]] = []
@@ -218,20 +215,21 @@ class FlowLog:
 
     def returned(self, value: Any, operator: Any, args: Any, kwargs: Any) -> None:
         """It has given `value` for these arguments."""
-        table = self.table
-        if operator_name(operator) in GIVES_BACK_NEW:
+        table, known = self.table, self._natures.get(id(operator)) or self._learn(operator)
+        if known.gives_back_new:
             args, kwargs = (), {}
+        given = tensors_in((args, kwargs))
         # What is seen as an argument only was there before, and stands before what is made.
-        table.numbers_in((args, kwargs))
+        table.numbers_of(given)
         first = len(table.names)
         table.returned(value, args, kwargs, operator)
         made = tuple(range(first, len(table.names)))
-        read = table.numbers_in((args, kwargs)).difference(made)
+        read = table.numbers_of(given).difference(made)
         written = table.numbers_in(list(written_values(operator, args, kwargs))).difference(made)
         self.reads[-1], self.writes[-1] = tuple(sorted(read)), tuple(sorted(written))
         self.makes[-1] = made
-        shown = next(tensors_in((value, args, kwargs)), None)
-        self.device[-1] = device = CPU if shown is None else device_number(shown.device)
+        seen = tensors_in(value) + given
+        self.device[-1] = device = device_number(seen[0].device) if seen else CPU
         if device >= self.on.cards:
             found = f"the device cuda:{device} {who_makes()}, and {count_of(self.on.cards, 'card')}"
             raise InputError("fake run", "", found, "as many as are used: --cards, or cards=")
@@ -239,9 +237,13 @@ class FlowLog:
             self.stream[-1] = self.on.stream(device)
             self.clock.runs(table.op, (device, self.stream[-1]))
         if self.on.is_cuda:
-            self._synchronizes(operator, value, args, kwargs)
-        if operator_name(operator).startswith(COLLECTIVES):
-            self._between_ranks(operator_name(operator), made, args, kwargs)
+            self._synchronizes(known, seen, args, kwargs)
+        if known.collective:
+            self._between_ranks(known.collective, made, args, kwargs)
+
+    def _learn(self, operator: Any) -> OpNature:
+        known = self._natures[id(operator)] = nature_of(operator)
+        return known
 
     def _between_ranks(self, name: str, made: tuple[int, ...], args: Any, kwargs: Any) -> None:
         """Say of the buffers of a collective which it is: of what it makes, and, where it fills tensors that
@@ -257,13 +259,12 @@ class FlowLog:
             if self.table.categories[number] is Category.TEMPORARY:
                 self.table.categories[number] = kind
 
-    def _synchronizes(self, operator: Any, value: Any, args: Any, kwargs: Any) -> None:
-        """What `operator` has the host wait for, or says of a stream."""
-        if operator_name(operator) == RECORD_STREAM:
+    def _synchronizes(self, known: OpNature, seen: list[torch.Tensor], args: Any, kwargs: Any) -> None:
+        """What an operator has the host wait for, or says of a stream."""
+        if known.records_stream:
             self._uses(self.table.number_of(args[0]), (args[1].device_index, args[1].stream_id))
-        seen = list(tensors_in((value, args, kwargs)))
-        copies = operator_name(operator) in COPIES and any(each.device.type == "cpu" for each in seen)
-        if (copies and not _non_blocking(operator, args, kwargs)) or ASKS & set(operator.tags):
+        copies = known.copies and any(each.device.type == "cpu" for each in seen)
+        if (copies and not _non_blocking(known.operator, args, kwargs)) or known.asks:
             self._listen()
             for card in {device_number(each.device) for each in seen} - {CPU}:
                 self.clock.synchronizes(self.table.op, (card, self.on.stream(card)))

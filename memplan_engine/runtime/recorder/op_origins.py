@@ -54,6 +54,15 @@ class Origin(NamedTuple):
     source: int
 
 
+class _Known(NamedTuple):
+    """A function that has been seen, and of its instructions the numbers of their calls. The code is kept:
+    an id means nothing once its object is gone."""
+
+    code: CodeType
+    kind: Code
+    places: dict[int, int]
+
+
 class OpOrigins:
     """Tells of each op where it comes from, while it runs. Frames and stacks are kept once.
 
@@ -67,7 +76,7 @@ class OpOrigins:
         self.updating = False
         self.compiled = False
         """Whether an op came from what `torch.compile` had made."""
-        self._codes: dict[int, tuple[CodeType, Code]] = {}
+        self._codes: dict[int, _Known] = {}
         self._frames: dict[tuple[int, int], int] = {}
         self._calls: list[tuple[CodeType, int]] = []
         self._stacks: dict[tuple[int, ...], int] = {}
@@ -106,42 +115,57 @@ class OpOrigins:
         `backward` is not where a gradient is from. Which of them is the line: the innermost `forward` of the
         user's, as torch.export takes it, else the innermost of the user's, else of torch's layers."""
         calls: list[int] = []
-        best: dict[Code, int] = {}
+        forward = users = library = NO_SOURCE
         again = False
         stage = Stage.FORWARD
-        while frame is not None and frame.f_code is not self.boundary:
-            code = self._kind(frame.f_code)
-            if code is Code.COMPILED:
-                self.compiled = True
-            elif code is not Code.OURS:
-                key = (id(frame.f_code), frame.f_lineno)
-                number = self._frames.get(key)
+        codes, boundary = self._codes, self.boundary
+        # Twenty frames of each op: nothing is called that is known already.
+        while frame is not None and (code := frame.f_code) is not boundary:
+            known = codes.get(id(code)) or self._learn(code)
+            kind = known.kind
+            if kind is not Code.OURS:
+                if kind is Code.COMPILED:
+                    self.compiled = True
+                    frame = frame.f_back
+                    continue
+                number = known.places.get(frame.f_lasti)
                 if number is None:
-                    number = self._frames[key] = len(self._calls)
-                    self._calls.append((frame.f_code, frame.f_lineno))
+                    number = self._number(known, frame)
                 calls.append(number)
-                if code is Code.ENGINE:
+                if kind is Code.USERS or kind is Code.FORWARD:
+                    users = number if users == NO_SOURCE else users
+                    if kind is Code.FORWARD and forward == NO_SOURCE:
+                        forward = number
+                elif kind is Code.LIBRARY:
+                    library = number if library == NO_SOURCE else library
+                elif kind is Code.CHECKPOINT:
+                    again = True
+                elif kind is Code.GRADIENT and users == NO_SOURCE:
+                    stage = Stage.BACKWARD
+                elif kind is Code.ENGINE:
                     stage = Stage.RECOMPUTE if again else Stage.BACKWARD
                     break
-                if code is Code.GRADIENT and not best.keys() & {Code.FORWARD, Code.USERS}:
-                    stage = Stage.BACKWARD
-                again = again or code is Code.CHECKPOINT
-                best.setdefault(code, number)
-                if code is Code.FORWARD:
-                    best.setdefault(Code.USERS, number)
             frame = frame.f_back
         if frame is None and current_gradient() is not None:
             # A device's gradients are worked out in a thread of autograd's, in which nobody has called it.
             stage = Stage.RECOMPUTE if again else Stage.BACKWARD
-        order = (Code.FORWARD, Code.USERS, Code.LIBRARY)
-        return tuple(calls), next((best[kind] for kind in order if kind in best), NO_SOURCE), stage
+        line = next((each for each in (forward, users, library) if each != NO_SOURCE), NO_SOURCE)
+        return tuple(calls), line, stage
 
-    def _kind(self, code: CodeType) -> Code:
-        known = self._codes.get(id(code))
-        if known is None:
-            # The code is kept: an id means nothing once its object is gone.
-            known = self._codes[id(code)] = (code, _kind_of(code.co_filename, code.co_name))
-        return known[1]
+    def _learn(self, code: CodeType) -> _Known:
+        kind = _kind_of(code.co_filename, code.co_name)
+        known = self._codes[id(code)] = _Known(code, kind, {})
+        return known
+
+    def _number(self, known: _Known, frame: FrameType) -> int:
+        """The number of a call: of its line, which several instructions have."""
+        key = (id(known.code), frame.f_lineno)
+        number = self._frames.get(key)
+        if number is None:
+            number = self._frames[key] = len(self._calls)
+            self._calls.append((known.code, frame.f_lineno))
+        known.places[frame.f_lasti] = number
+        return number
 
     def stacks(self) -> Stacks:
         """All calls that were kept; those of a backward pass begin with BACKWARD."""

@@ -25,7 +25,8 @@ from memplan_engine.runtime.recorder.eager_kernels import as_in_eager
 from memplan_engine.runtime.recorder.fake_device import CurrentDevice
 from memplan_engine.runtime.recorder.flow_log import FlowLog
 from memplan_engine.runtime.recorder.op_origins import OpOrigins, Origin
-from memplan_engine.torch_capture.torch_storages import OperatorMode
+from memplan_engine.runtime.recorder.same_types import OF_ONE_TYPE, check_types
+from memplan_engine.torch_capture.torch_storages import DEVICE_OF, OperatorMode, device_of, has_parts
 from memplan_engine.torch_capture.training.torch_recipe import kept_by_optimizers
 
 IGNORED = ("prim::device", "profiler::", "memplan::", "mkldnn::_is_")
@@ -72,15 +73,34 @@ class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
         self.ops, self.flow = OpLog(), FlowLog(device)
         self.inside = False
         """Whether an operator runs."""
-        self._ignored: dict[Any, bool] = {}
+        self._known: dict[int, tuple[Any, bool, tuple[int, ...]]] = {}
+        """Of operators, by their ids, whether they are ignored, and which of their tensors are of one
+        type."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Nothing is compiled meanwhile, and to say so to the compiler takes as long as to note an op.
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is DEVICE_OF and type(args[0]) is FakeTensor:
+            return device_of(args[0])
+        if has_parts(types):
+            return NotImplemented
+        return self.operate(func, args, kwargs or {})
 
     def operate(self, operator: Any, args: Any, kwargs: Any) -> Any:
         """Run it, in storages as CPU kernels make them, and note what it did."""
-        ignored = self._ignored.get(operator)
-        if ignored is None:
-            ignored = self._ignored[operator] = operator.name().startswith(IGNORED)
+        known = self._known.get(id(operator))
+        if known is None:
+            name = operator.name()
+            known = operator, name.startswith(IGNORED), OF_ONE_TYPE.get(name, ())
+            self._known[id(operator)] = known
+        _, ignored, of_one_type = known
         if ignored:
             return operator(*args, **kwargs)
+        if of_one_type:
+            check_types(of_one_type, operator, args)
         origin = self.origins.here()
         self._begin(operator, origin)
         self.inside = True
@@ -164,11 +184,16 @@ def recording(recorder: Recorder) -> Iterator[None]:
 
 def weights_of_all_modules() -> Iterator[torch.Tensor | None]:
     """Weights and buffers of all modules that there are, but for lazy ones that have no size yet."""
+    kinds = _kinds_of_modules(torch.nn.Module)
     for each in gc.get_objects():
         # By the type: `isinstance` asks objects, of which some do things when they are asked.
-        if issubclass(type(each), torch.nn.Module):
+        if type(each) in kinds:
             for tensors in (vars(each).get("_parameters", {}), vars(each).get("_buffers", {})):
                 yield from (tensor for tensor in tensors.values() if not is_lazy(tensor))
+
+
+def _kinds_of_modules(kind: type) -> set[type]:
+    return {kind}.union(*map(_kinds_of_modules, type.__subclasses__(kind)))
 
 
 @contextmanager

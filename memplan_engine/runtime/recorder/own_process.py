@@ -7,7 +7,6 @@ are those of one, and so is what is recorded.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import sys
@@ -21,17 +20,15 @@ from typing import Any
 
 import torch
 
-from memplan_engine.errors import InputError, MemplanError
-from memplan_engine.formats.memplan_json.observation_file import load_observation, write_observation
+from memplan_engine.errors import InputError
 from memplan_engine.recordings.observation import Observation
+from memplan_engine.runtime.process_answer import SAID, answer, leave
 from memplan_engine.runtime.scratch import scratch_folder
-from memplan_engine.system import end_with_parent, ended_words
+from memplan_engine.system import end_with_parent
 from memplan_engine.torch_capture.torch_fake import patched
 from memplan_engine.torch_capture.torch_storages import OperatorMode
 from memplan_engine.torch_capture.training.torch_origins import who_asks
 
-RUN, ERROR, SAID = "run.json", "error.json", "said.txt"
-PARTS = ("source", "place", "found", "expected")
 ONE_THREAD = "tensors in the thread that is recorded, or in a ThreadPoolExecutor"
 
 
@@ -82,33 +79,6 @@ def _be_child(observe: Callable[[], Observation], folder: Path, parent: int) -> 
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
-
-
-def leave(observe: Callable[[], Observation], folder: Path) -> None:
-    """Write to `folder` what `observe()` gives, or its InputError, for `answer` to read."""
-    try:
-        write_observation(observe(), folder / RUN)
-    except InputError as error:
-        half = folder / "half.json"
-        half.write_text(json.dumps({name: getattr(error, name) for name in PARTS}))
-        half.rename(folder / ERROR)
-
-
-def answer(folder: Path, code: int, name: str) -> Observation:
-    """What a process left in `folder` that ended with `code`; SAID there has what it wrote on stderr.
-
-    Raises
-    ------
-    InputError: the one that it left. MemplanError: it left nothing.
-    """
-    wrong = folder / ERROR
-    if wrong.exists():
-        raise InputError(**json.loads(wrong.read_text()))
-    if not (folder / RUN).exists():
-        said = folder / SAID
-        text = said.read_text(errors="replace") if said.exists() else ""
-        raise MemplanError(f"{name}: {ended_words(code, text)}")
-    return load_observation(folder / RUN)
 
 
 class _Elsewhere(OperatorMode):  # type: ignore[no-untyped-call]

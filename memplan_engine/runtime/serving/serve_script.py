@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from memplan_engine.errors import InputError
 from memplan_engine.recordings.inference import NEXT_TOKEN, OF_NEXT_TOKEN, OF_PROMPT, PROMPT
 from memplan_engine.recordings.observed_flow import Category
+from memplan_engine.runtime.ranks.rank_facts import note_parameters
 from memplan_engine.runtime.recorder.flow_log import StorageTable
 from memplan_engine.runtime.recorder.op_recorder import recorder_on
 from memplan_engine.runtime.serving.served_ranks import EXPECTED
@@ -30,6 +31,7 @@ def main(factory: str, batch: int, context: int) -> None:
     """Run both phases."""
     built = build_factory(factory, weights=False)
     model = built.model.eval().to_empty(device=DEVICE)
+    note_parameters(model.parameters())
     with torch.no_grad():
         cache = phase(factory, model, tokens(PROMPT, batch, context), {}, OF_PROMPT)
         phase(factory, model, tokens(NEXT_TOKEN, batch, 1), {"past_key_values": cache}, OF_NEXT_TOKEN)

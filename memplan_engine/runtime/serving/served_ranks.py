@@ -9,14 +9,16 @@ from pathlib import Path
 from memplan_engine.errors import InputError
 from memplan_engine.recordings.inference import inference_of
 from memplan_engine.recordings.rank_run import RankRun
-from memplan_engine.runtime.ranks.rank_process import EXPECTED as OF_SCRIPTS
+from memplan_engine.runtime.ranks.rank_launch import EXPECTED as OF_SCRIPTS
 from memplan_engine.runtime.ranks.rank_runs import DISTINCT, observe_ranks
-from memplan_engine.runtime.recorder.script_run import SECONDS
+from memplan_engine.runtime.scripts.script_run import SECONDS
 
 EXPECTED = (
     "a causal language model that takes input_ids, past_key_values and use_cache, and gives past_key_values "
     "that grow with each token, as those of transformers do"
 )
+MOST_TOKENS = 1 << 32
+"""Of all prompts together: beyond that bytes of activations may be no numbers of the machine."""
 SCRIPT = Path(__file__).parent / "serve_script.py"
 
 
@@ -44,6 +46,9 @@ def observe_served(
     for name, count in (("--batch", batch), ("--context", context)):
         if count < 1:
             raise InputError(name, "", f"{count:,}", "1 or more")
+    if batch * context > MOST_TOKENS:
+        found = f"{context:,} tokens for each of {batch:,}"
+        raise InputError("--context", "", found, f"at most {MOST_TOKENS:,} tokens in all prompts")
     try:
         runs = observe_ranks(
             SCRIPT,

@@ -14,9 +14,17 @@ from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
 from memplan_engine.graph import Graph
+from memplan_engine.op_kinds.copies import is_copy
+from memplan_engine.op_kinds.generators import is_of_generator
+from memplan_engine.rewrites.chunk.piece_names import runs_in_pieces, whole_tensor
+from memplan_engine.rewrites.offload.offloaded_graph import without_copies
+from memplan_engine.rewrites.recompute.recomputed_graph import first_run
 from memplan_engine.rewrites.reuse.writes_over import writes_over
+from memplan_engine.runtime.chunked_program import chunked_program
 from memplan_engine.runtime.loading import RunTarget
+from memplan_engine.runtime.offloaded_program import offloaded_program
 from memplan_engine.runtime.program import Program, graph_of_module
+from memplan_engine.runtime.recomputed_program import recomputed_program
 from memplan_engine.runtime.reordered_program import reordered_program
 from memplan_engine.runtime.slab.insert_slab import KEPT_META
 from memplan_engine.runtime.slab.out_calls import OpCall, Site, out_arguments
@@ -36,17 +44,36 @@ def ordered_program(program: Program, graph: Graph) -> Program:
     ------
     InputError: as `reordered_program` does.
     """
+    if any(is_copy(op.kind) for op in graph.ops):
+        return offloaded_program(ordered_program(program, without_copies(graph)), graph)
     own = program.graph
-    kept = [name for name in own.outputs if name in set(graph.outputs)]
+    in_pieces = runs_in_pieces(graph, {op.name for op in own.ops})
+    returned = {_own_output(name, own) for name in graph.outputs}
+    kept = [name for name in own.outputs if name in returned]
     if len(kept) < len(own.outputs):
         program = _returning(program, set(kept), graph)
+    if in_pieces:
+        return chunked_program(program, graph)
     if [op.name for op in program.graph.ops] == [op.name for op in graph.ops]:
         return program
+    if _runs_again(own, graph):
+        return recomputed_program(program, graph)
     place = {op.name: index for index, op in enumerate(graph.ops)}
     # Another graph has other ops: the check names them.
     same = place.keys() == {op.name for op in own.ops}
     ops = tuple(sorted(program.graph.ops, key=lambda op: place[op.name])) if same else graph.ops
     return reordered_program(program, replace(program.graph, ops=ops))
+
+
+def _own_output(name: str, own: Graph) -> str:
+    """What is returned in the graph `own` where a rewrite of it returns `name`."""
+    first = first_run(name, own.outputs)
+    return first if first in own.outputs else whole_tensor(name, own.outputs)
+
+
+def _runs_again(own: Graph, graph: Graph) -> bool:
+    """Whether `graph` is `own` in which ops run again."""
+    return len(graph.ops) > len(own.ops)
 
 
 def _returning(program: Program, names: set[str], graph: Graph) -> Program:
@@ -93,6 +120,9 @@ def _written(program: Program, graph: Graph) -> Program:
     module = _Writer(program.module, over).run() if over else None
     if module is None:
         return program
+    if any(is_copy(op.kind) for op in graph.ops):
+        # What waits on the host cannot be run on fake tensors: the graph stays as it was planned.
+        return replace(program, module=module, graph=graph)
     values = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
     derived = graph_of_module(module, values, len(program.state), program.name)
     known = {op.name: op for op in program.graph.ops}
@@ -187,14 +217,29 @@ def fitted_target(target: RunTarget, graph: Graph) -> RunTarget:
     """
     own = target.program.graph
     kinds = {op.name: op.kind for op in own.ops}
-    if kinds != {op.name: op.kind for op in graph.ops} or not set(graph.outputs) <= set(own.outputs):
+    in_pieces = runs_in_pieces(graph, kinds)
+    added = {op.name for op in graph.ops if is_copy(op.kind) or is_of_generator(op.kind)}
+    theirs = {first_run(op.name, kinds): op.kind for op in graph.ops if op.name not in added}
+    returned = {_own_output(name, own) for name in graph.outputs}
+    if (kinds != theirs and not in_pieces) or not returned <= set(own.outputs):
         return target
     program = ordered_program(target.program, graph)
     written = _written(program, graph)
     step = target.step
     if step is not None:
-        returned: Any = target.program.module.graph.output_node().args[0]
-        names = [tensor_of(node) for node in returned]
+        nodes: Any = target.program.module.graph.output_node().args[0]
+        names = [tensor_of(node) for node in nodes]
         held = zip(step.held, names[len(step.results) :], strict=True)
-        step = replace(step, held=tuple(path for path, name in held if name in graph.outputs))
-    return replace(target, program=program, written=written if written is not program else None, step=step)
+        there = {op.name: op.kind for op in graph.ops}
+        step = replace(
+            step,
+            held=tuple(path for path, name in held if name in returned),
+            # What there are only pieces of, such as the logits of a model, is no output any more.
+            outputs=tuple(
+                each
+                for each in step.outputs
+                if all(there.get(op) == kinds.get(op) for op in (each.moment, each.tensor.partition(".")[0]))
+            ),
+        )
+    changed = written if written is not program else None
+    return replace(target, program=program, written=changed, step=step, in_pieces=in_pieces)

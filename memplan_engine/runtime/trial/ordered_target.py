@@ -8,6 +8,9 @@ from pathlib import Path
 from memplan_engine.formats.memplan_json.run_format import OrderEntry
 from memplan_engine.formats.order_files import load_schedule
 from memplan_engine.graph import Graph
+from memplan_engine.op_kinds.copies import TO_HOST, is_copy
+from memplan_engine.op_kinds.generators import is_of_generator
+from memplan_engine.rewrites.chunk.piece_names import runs_in_pieces
 from memplan_engine.rewrites.order.order_problem import peak_in_order
 from memplan_engine.rewrites.order.reorder import reorder
 from memplan_engine.runtime.loading import RunTarget
@@ -37,9 +40,18 @@ def ordered_target(
 
 
 def order_entry(graph: Graph, ordered: Graph, bound: int | None, file: Path | None) -> OrderEntry:
-    """What `ordered` comes to, the ops of `graph` in another order, that of `file` where one is given."""
+    """What `ordered` comes to, the ops of `graph` in another order, some of them more than once: that of
+    `file`, where one is given."""
+    known = {op.name for op in graph.ops}
+    in_pieces = runs_in_pieces(ordered, known)
+    once = replace(ordered, ops=tuple(op for op in ordered.ops if op.name in known))
+    copied = sum(op.kind == TO_HOST for op in ordered.ops)
+    more = sum(not (is_copy(op.kind) or is_of_generator(op.kind)) for op in ordered.ops) - len(once.ops)
     return OrderEntry(
-        moved=len(moved_ops(graph, ordered)),
+        moved=len(moved_ops(graph, once)),
+        again=0 if in_pieces else more,
+        pieces=more if in_pieces else 0,
+        copied=copied,
         live_before=peak_in_order(graph),
         live_after=peak_in_order(ordered),
         bound_bytes=bound,

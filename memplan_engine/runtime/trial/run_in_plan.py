@@ -122,7 +122,7 @@ def _try(
     parts: dict[str, Any] = {}
     with restoring(bench.written, SEED) as restore:
         tell("running in the slab")
-        refused = ""
+        refused, close = "", False
         try:
             equality = bench.equality(restore, measured.equality)
         except RuntimeError as error:
@@ -134,13 +134,15 @@ def _try(
         if equality.exact and not measured.equality.exact:
             # What was observed is not what ran in the slab: each has to be the reference's.
             equality = measured.equality
+        if target.in_pieces and not equality.exact and not refused:
+            close = bench.is_close(restore)
         if check or force:
             tell("checking every op in safety mode")
             parts["check"], equality = bench.check(restore, plan, force, equality)
         if profile and not refused:
             tell("timing")
             parts["profile"] = bench.profile(restore, setup)
-    parts["equality"] = _equality_entry(equality)
+    parts["equality"] = _equality_entry(equality).model_copy(update={"close": close})
     parts["plan"] = PlanEntry(
         strategy=plan.strategy, arena_bytes=plan.arena_bytes, bound_bytes=plan.bound.nbytes, file=file
     )

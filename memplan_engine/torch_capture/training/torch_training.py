@@ -11,8 +11,10 @@ from operator import attrgetter
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from memplan_engine.analysis.torch_budgets import BUDGETS, TorchBudget
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph
+from memplan_engine.rewrites.recompute.torch_cuts import torch_budget, without_unread
 from memplan_engine.torch_capture.capture_module import exporting, fake_inputs, fake_model, tracing
 from memplan_engine.torch_capture.torch_fake import FakeTwins, fake_mode, patched, require_torch, tensors_of
 from memplan_engine.torch_capture.torch_source import is_users, portable_path
@@ -116,6 +118,49 @@ def capture_training(
         halves.outputs,
         halves.loss or 0,
     )
+
+
+def capture_budgets(
+    model: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    loss: Loss | None = None,
+    name: str | None = None,
+    tell: Callable[[str], None] = lambda part: None,
+) -> tuple[TorchBudget, ...]:
+    """What torch's `activation_memory_budget` has its min-cut partitioner run again, at each of BUDGETS, of
+    the passes that `capture_training` captures; those at which it fails are left out, with a logged warning.
+    `tell` hears of each.
+
+    Raises
+    ------
+    InputError, MissingDependencyError: as `capture_training`.
+    """
+    require_torch("capturing a training step")
+    from torch._functorch import config
+
+    trainee = _trainee(model, args, kwargs or {}, loss, name or type(model).__name__)
+    points: list[TorchBudget] = []
+    base: Graph | None = None
+    for budget in (None, *BUDGETS):
+        tell("cutting at the default" if budget is None else f"cutting at torch's budget {budget}")
+        chosen = {} if budget is None else {"activation_memory_budget": budget}
+        partition = "default" if budget is None else "min_cut"
+        try:
+            with config.patch(chosen), tracing(trainee.source, "AOTAutograd", TRACEABLE):
+                graph = without_unread(joint_graph(_halves(trainee, partition)))
+        except InputError as error:
+            if base is None:
+                raise
+            log.warning("torch's partitioner fails at budget %s: %s", budget, error.found)
+            continue
+        if base is None or budget is None:
+            # The first: all others are held against it.
+            base = graph
+        else:
+            points.append(torch_budget(budget, base, graph))
+    return tuple(points)
 
 
 def _trainee(

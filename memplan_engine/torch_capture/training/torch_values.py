@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
-from memplan_engine.torch_capture.torch_exporting import is_tracing, replaced
 from memplan_engine.torch_capture.torch_fake import (
     MOST_ELEMENTS,
     STEP_RECORDED,
@@ -24,7 +24,7 @@ from memplan_engine.torch_capture.torch_fake import (
     tensors_of,
 )
 from memplan_engine.torch_capture.torch_operators import arguments_of, is_repeatable, written_values
-from memplan_engine.torch_capture.training.torch_origins import who_asks, who_makes
+from memplan_engine.torch_capture.training.torch_origins import who_asks
 
 if TYPE_CHECKING:
     import torch
@@ -42,7 +42,8 @@ OF_ITS_FORM = {
     f"aten::{name}" for name in ("ones_like", "zeros_like", "full_like", "new_ones", "new_zeros", "new_full")
 }
 """Operators that take of a tensor its form, and not its values."""
-NESTED = ("aten::_nested", "aten::nested")
+COPIES = ("aten::clone", "aten::_to_copy")
+"""Operators whose results lie in storages of their own."""
 MOST_ASSUMED = 2**26
 """Of a tensor of truths of which all are the same: those of large activations, and gone with the next op."""
 log = logging.getLogger(__name__)
@@ -112,28 +113,33 @@ class KnownValues:
         with _real():
             return _listed(value)
 
-    def follow(self, operator: Any, args: Any, kwargs: Any, result: Any) -> None:
-        """Know what `operator` has made of these arguments, and written, where it follows from them."""
-        import torch
-
-        if torch.Tag.inplace_view in operator.tags:
+    def follow(self, operator: Any, args: Any, kwargs: Any, results: Sequence[torch.Tensor]) -> None:
+        """Know `results`, which `operator` has made of these arguments, and what it has written, where both
+        follow from them."""
+        turns, follows, of_form = _nature(operator)
+        if turns:
             return
         written = tensors_of(list(written_values(operator, args, kwargs)))
-        results = tensors_of(result)
         fresh = [leaf for leaf in results if storage_of(leaf) not in self.real]
         if not (written or fresh):
             return
-        real = self._run(operator, args, kwargs, written, results) if _follows(operator) else None
+        follows = follows and (of_form or not self._rests_on_unknown(args))
+        real = self._run(operator, args, kwargs, written, results) if follows else None
         if real is None:
             for leaf in written:
                 self.real.pop(storage_of(leaf), None)
             return
         for leaf, value in zip(results, real, strict=True):
             if any(leaf is tensor for tensor in fresh):
-                self._keep(leaf, value)
+                self._keep(leaf, value, is_new=operator._schema.name in COPIES)
+
+    def _rests_on_unknown(self, args: Sequence[Any]) -> bool:
+        """Whether one of `args` is a fake tensor of which nothing is known: most are."""
+        fake: Any = _fake_tensor()
+        return any(isinstance(each, fake) and storage_of(each) not in self.real for each in args)
 
     def _run(
-        self, operator: Any, args: Any, kwargs: Any, written: list[Any], results: list[Any]
+        self, operator: Any, args: Any, kwargs: Any, written: list[Any], results: Sequence[Any]
     ) -> list[torch.Tensor] | None:
         """What `operator` gives for the values of its arguments, None where they do not say it."""
         import torch
@@ -159,8 +165,9 @@ class KnownValues:
         alike = len(real) == len(results) and not any(leaf.is_meta or leaf._is_zerotensor() for leaf in real)
         return real if alike else None
 
-    def _keep(self, fake: torch.Tensor, value: torch.Tensor) -> None:
-        """Know `fake`, which an operator has just made, to have the content of `value`."""
+    def _keep(self, fake: torch.Tensor, value: torch.Tensor, is_new: bool = False) -> None:
+        """Know `fake`, which an operator has just made, to have the content of `value`, whose storage nobody
+        else has where it `is_new`."""
         import torch
 
         storage, whole = fake.untyped_storage(), value.untyped_storage()
@@ -168,7 +175,7 @@ class KnownValues:
         with _real():
             if whole.nbytes() == storage.nbytes() and layout[2] == value.stride():
                 # Others may show more of it.
-                real = whole.clone()  # type: ignore[no-untyped-call]
+                real = whole if is_new else whole.clone()  # type: ignore[no-untyped-call]
             else:
                 real = torch.UntypedStorage(storage.nbytes())  # type: ignore[no-untyped-call]
                 torch.empty(0, dtype=fake.dtype).set_(real, *layout).copy_(value)
@@ -241,26 +248,28 @@ def _listed(value: torch.Tensor) -> Any:
     return torch._C.TensorBase.tolist(value)
 
 
-def _follows(operator: Any) -> bool:
-    """Whether what `operator` gives follows from its arguments."""
+@lru_cache(maxsize=4096)
+def _nature(operator: Any) -> tuple[bool, bool, bool]:
+    """Whether `operator` turns a tensor in place, whether what it gives follows from its arguments, and
+    whether it takes of them nothing but the form."""
+    import torch
+
+    name = operator._schema.name
     # Whichever order is drawn, one of them is: samples are chosen by it.
-    drawn = operator._schema.name == "aten::randperm"
-    return operator.namespace == "aten" and (drawn or is_repeatable(operator))
+    follows = operator.namespace == "aten" and (name == "aten::randperm" or is_repeatable(operator))
+    return torch.Tag.inplace_view in operator.tags, follows, name in OF_ITS_FORM
+
+
+@cache
+def _fake_tensor() -> type:
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return FakeTensor
 
 
 def _is_large(tensor: torch.Tensor) -> bool:
     # A result may be a small view of a large storage.
     return tensor.untyped_storage().nbytes() > MOST_ELEMENTS * tensor.element_size()
-
-
-class Assuming(Protocol):
-    """Says what is taken for values that nobody knows."""
-
-    def answer(self, operator: Any, args: Any) -> Any:
-        """What `operator` says of values of `args`; None for what shall be refused."""
-
-    def result(self, operator: Any, args: Any, result: Any, known: KnownValues) -> bool | None:
-        """What all elements of `result` are taken as, which `operator` has given; None where nothing is."""
 
 
 def unknown(source: str, place: str, value: str) -> InputError:
@@ -270,82 +279,8 @@ def unknown(source: str, place: str, value: str) -> InputError:
     return InputError(source, place, found, f"a {kind} that does not ask for it, {STEP_RECORDED}")
 
 
-@contextmanager
-def answering(values: KnownValues, source: str, assumed: Assuming | None = None) -> Iterator[None]:
-    """Answers `.item()` and branches on tensors from `values`, and has transformers take the way of eager
-    mode for tensors whose values are known. Of others one warning says that it takes a tracer's way. What is
-    not known may be `assumed`; then also results whose size depends on values that are known have it.
-
-    Raises
-    ------
-    InputError, in the midst: a value, or a size that depends on values, which is not known, with the line
-        that asks; a tensor that is sparse or nested.
-    """
-    with replaced("is_tracing", is_tracing(values, source)), _answers(values, source, assumed):
-        yield
-
-
-def _answers(values: KnownValues, source: str, assumed: Assuming | None) -> Any:
-    """The mode of `answering`."""
-    import torch
-    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    from memplan_engine.torch_capture.torch_storages import has_parts
-
-    place = "training step" if assumed is None else "fake run"
-
-    class Answers(TorchDispatchMode):  # type: ignore[no-untyped-call]
-        supports_higher_order_operators = True
-
-        @classmethod
-        def ignore_compile_internals(cls) -> bool:
-            return True
-
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if has_parts(types):
-                return NotImplemented
-            kwargs = kwargs or {}
-            if isinstance(func, torch._ops.HigherOrderOperator):
-                return func(*args, **kwargs)
-            if torch.Tag.data_dependent_output in func.tags:
-                answer = values.answer(func, args, kwargs)
-                if answer is None and assumed is not None:
-                    answer = assumed.answer(func, args)
-                if answer is not None:
-                    return answer
-            if func._schema.name.startswith(NESTED):
-                raise _unplain(source, place, "a nested tensor", "plain ones")
-            try:
-                result = func(*args, **kwargs)
-            except DataDependentOutputException:
-                shape = tuple(args[0].shape)
-                value = f"the value of a tensor of shape {shape} (`.item()` or a branch on it)"
-                raise unknown(source, place, value) from None
-            except DynamicOutputShapeException:
-                sized = None if assumed is None else values.sized(func, args, kwargs)
-                if sized is not None:
-                    return sized
-                value = f"a size that depends on values ({func._schema.name})"
-                raise unknown(source, place, value) from None
-            if any(leaf.layout is not torch.strided for leaf in tensors_of(result)):
-                raise _unplain(source, place, "a sparse tensor", "dense ones (sparse=False)")
-            values.follow(func, args, kwargs, result)
-            if assumed is not None:
-                taken = assumed.result(func, args, result, values)
-                if taken is not None:
-                    values.assume(result, taken)
-            return result
-
-    return Answers()  # type: ignore[no-untyped-call]
-
-
-def _is_mask(operator: Any, results: list[Any]) -> bool:
+def _is_mask(operator: Any, results: Sequence[Any]) -> bool:
     """Whether `operator` makes whole numbers or truths of the form of a tensor: a mask that models look at.
     Moments of optimizers are made so, too, and nobody looks at them."""
     named = operator._schema.name in OF_ITS_FORM
     return named and not any(leaf.is_floating_point() or leaf.is_complex() for leaf in results)
-
-
-def _unplain(source: str, place: str, found: str, expected: str) -> InputError:
-    return InputError(source, place, f"{found} {who_makes()}", f"{expected}, {STEP_RECORDED}")

@@ -9,18 +9,23 @@ from dataclasses import replace
 import pytest
 
 pytest.importorskip("streamlit")
+from memplan_dashboard.background.fit_bounds import time_lines
 from memplan_dashboard.background.fit_job import FitAsked, FitJob
 from memplan_dashboard.background.jobs import State
 from memplan_dashboard.background.scheduler import JobScheduler
 
-from memplan_engine import Graph, fit_graph, load, validate_plan
-from memplan_engine.advice.fit_stages import LOWERING, StageName, summed_up
+from memplan_engine import Graph, accelerator, fit_graph, load, validate_plan
+from memplan_engine.analysis.op_costs import modelled_times
 from memplan_engine.feasibility.decision import Verdict
+from memplan_engine.fitting.fit_stages import summed_up
+from memplan_engine.fitting.fitted import LOWERING, StageName
 from memplan_engine.graph import Op, Phase
 from memplan_engine.preparation import Preparation
 from memplan_engine.rewrites.held_gradients import held_gradients
+from memplan_engine.strategies.base import SolveLimits
 from tests import ROOT
 from tests.dashboard.background.test_jobs import is_running, until
+from tests.dashboard.fit_graphs import layers
 from tests.rewrites.test_held_gradients import clip, step, update
 
 ASKED = FitAsked("x", (0, 0), (), Preparation(), LOWERING, 5.0)
@@ -76,6 +81,50 @@ def test_options_and_the_stages_that_may_be_used_reach_the_process(scheduler):
     until(lambda: not job.state.is_active)
     assert [each.name for each in job.stages] == ["captured", "reorder"]
     assert all(not int(each.plan.offsets.sum()) % 4096 for each in job.stages)
+
+
+@pytest.mark.parametrize("device", ["h100-80", "rtx4090"])
+def test_the_curve_is_that_of_fit_graph_on_the_device_that_is_asked_for(scheduler, device):
+    graph = layers()
+    job = FitJob("a", replace(ASKED, device=device, seconds=0.3), graph)
+    scheduler.submit(job)
+    until(lambda: not job.state.is_active, look=lambda: (job.state, job.part, job.fault))
+    times = modelled_times(graph, accelerator(device))
+    here = fit_graph(graph, times=times, limits=SolveLimits(0.3)).curve
+    assert (job.state, job.curve.least_bytes) == (State.DONE, here.least_bytes)
+    assert [each.time for each in job.points] == [each.time for each in here.points]
+    assert job.lines == time_lines(here, times, in_place=True, limits=SolveLimits(5))
+    assert len(job.lines) > 10
+    assert len(job.points) == 5
+    assert job.points[0].time.of.startswith(f"modelled: roofline of {accelerator(device).full_name}")
+    for point, other in zip(job.points, here.points, strict=True):
+        assert point.plan.problem == other.plan.problem
+        assert validate_plan(point.plan).valid
+        assert [op.name for op in point.graph.ops] == [op.name for op in other.graph.ops]
+    assert len(job.points[-1].graph.ops) > len(graph.ops)
+
+
+def test_without_a_device_nothing_runs_again(scheduler):
+    job = FitJob("a", ASKED, layers())
+    scheduler.submit(job)
+    until(lambda: not job.state.is_active)
+    assert (job.state, job.curve, job.points) == (State.DONE, None, ())
+    assert [each.name for each in job.stages] == ["captured", "in_place", "reorder"]
+
+
+def test_a_fit_that_is_cancelled_keeps_the_points_that_are_there(scheduler):
+    graph = graph_of("bert_training_default")
+    job = FitJob("a", replace(ASKED, seconds=600.0, device="h100-80"), graph)
+    scheduler.submit(job)
+    until(lambda: len(job.points) > 1 or not job.state.is_active, seconds=120)
+    assert job.state is State.RUNNING
+    job.cancel()
+    until(lambda: not job.state.is_active, seconds=10)
+    assert job.state is State.CANCELLED
+    arenas = [each.plan.arena_bytes for each in job.curve.points]
+    assert len(arenas) > 1
+    assert arenas == sorted(arenas, reverse=True)
+    assert job.curve.least_bytes <= arenas[-1]
 
 
 def test_a_cancelled_fit_keeps_what_is_there_and_proves_nothing_with_it(scheduler):

@@ -37,6 +37,36 @@ def test_the_peak_by_module_opens_where_most_of_it_is(page):
     assert tree(page)[0] == ["activations.py:66", "36 MiB"]
 
 
+def test_how_the_tree_is_grouped_and_which_colours_are_alone_is_in_the_address(page, open_page):
+    page.root.get_by_role("button", name="category").click()
+    page.root.locator(".legend").get_by_role("button", name="mlp").click()
+    page.eventually(lambda: (page.address.get("by"), page.address.get("only")), ("category", "mlp"))
+    again = DashboardPage(open_page(page.page.url))
+    assert tree(again)[0] == ["activations", "51 MiB"]
+    pressed = again.root.locator(".legend button[aria-pressed=true]")
+    assert pressed.all_inner_texts() == ["mlp"]
+    pressed.click()
+    again.eventually(lambda: "only" in again.address, False)
+
+
+def test_a_marked_step_is_open_where_most_of_it_is_until_somebody_closes_a_row(page):
+    tied = page.root.locator("button", has_text="81").first
+    tied.click()
+    page.eventually(lambda: [name for name, _ in tree(page)][:2], ["h.1", "mlp"])
+    row(page, "h.1").click()
+    page.eventually(lambda: [name for name, _ in tree(page)], ["h.1"])
+    page.root.locator("button", has_text="118").first.click()
+    page.eventually(lambda: [name for name, _ in tree(page)], ["h.2"])
+
+
+def test_what_if_brings_its_form_into_view(page):
+    page.details.get_by_role("button", name="What if").click()
+    form = page.page.get_by_text("Change a buffer")
+    form.wait_for()
+    page.eventually(lambda: 0 < form.bounding_box()["y"] < 600, True)
+    assert page.page.get_by_role("tab", name="What if").bounding_box()["y"] > 50
+
+
 def test_row_rectangle_and_details_are_one_selection(page):
     row(page, "mul.2").click()
     page.eventually(lambda: page.address.get("selected"), "mul_1")
@@ -57,7 +87,7 @@ def test_row_rectangle_and_details_are_one_selection(page):
 
 
 def test_without_a_selection_the_largest_is_there(page):
-    assert "largest here" in page.details.inner_text()
+    assert "largest at this step" in page.details.inner_text()
 
 
 def test_the_tree_is_for_the_keyboard_too(page):

@@ -141,7 +141,7 @@ def test_hover_shows_the_buffer_and_elsewhere_the_step(open_chart):
     assert chart.tooltip.inner_text().splitlines() == [
         "second",
         "4 MiB at offset 0 B",
-        "live [5, 10), 5 steps",
+        "live in steps 5 to 9, 5 steps",
         "step 7 · op7",
     ]
     chart.mouse(*chart.at(3.5, 10.5))

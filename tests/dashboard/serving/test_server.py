@@ -367,3 +367,27 @@ def test_what_a_page_has_drawn_is_sent_in_its_order(monkeypatch: pytest.MonkeyPa
     assert sent() == ["0", "2", "1timed"], "Streamlit has mended it: send_in_order can go"
     send_in_order()
     assert sent() == ["0", "1timed", "2", "1timed"]
+
+
+def test_what_a_fragment_alone_has_drawn_gives_way_to_what_it_draws_anew(monkeypatch: pytest.MonkeyPatch):
+    """Else what a timer has drawn over and over stands before the answer to a click."""
+    from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+    from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
+
+    def drawn(run: str, *fragments: str) -> ForwardMsg:
+        message = ForwardMsg()
+        message.metadata.run.script_run_id = run
+        message.metadata.run.fragment_ids[:] = fragments
+        message.metadata.delta_path[:] = [0, 1]
+        message.delta.new_element.text.body = run
+        return message
+
+    monkeypatch.setattr(ForwardMsgQueue, "clear", ForwardMsgQueue.clear)
+    send_in_order()
+    queue = ForwardMsgQueue()
+    runs = {"page": (), "timed": ("a",), "other": ("b",), "both": ("a", "b"), "timed again": ("a",)}
+    for run, fragments in runs.items():
+        queue.clear(retain_lifecycle_msgs=True, fragment_ids_this_run=[*fragments])
+        queue.enqueue(drawn(run, *fragments))
+    sent = [message.delta.new_element.text.body for message in queue.flush()]
+    assert sent == ["page", "both", "timed again"]

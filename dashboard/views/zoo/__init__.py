@@ -1,0 +1,1 @@
+"""The page Zoo, and its sections."""

@@ -1,0 +1,1 @@
+"""A plan over several banks: an ordinary plan for each of them."""

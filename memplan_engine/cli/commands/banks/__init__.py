@@ -1,0 +1,1 @@
+"""What the verbs do where there are several memories."""

@@ -1,0 +1,1 @@
+"""The verb that holds models against what they may need."""

@@ -1,0 +1,1 @@
+"""`memplan history`: a verb a file."""

@@ -1,0 +1,1 @@
+"""Memory planning for ExecuTorch: an algorithm for its `MemoryPlanningPass`."""

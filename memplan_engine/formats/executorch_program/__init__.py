@@ -1,0 +1,1 @@
+"""ExecuTorch programs, read with the plan that is in them."""

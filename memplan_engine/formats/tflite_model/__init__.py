@@ -1,0 +1,1 @@
+"""TensorFlow Lite models: read as graphs, and written with an offline plan."""

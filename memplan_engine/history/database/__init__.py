@@ -1,0 +1,1 @@
+"""The store itself, in SQLite or PostgreSQL: all that needs SQLAlchemy and Alembic when it is imported."""

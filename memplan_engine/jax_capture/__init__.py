@@ -1,0 +1,1 @@
+"""JAX functions as graphs: what XLA makes of them."""

@@ -1,0 +1,1 @@
+"""Kernels that assign buffers to banks by their live bytes."""

@@ -1,0 +1,1 @@
+"""Schedules in which ops run again: how they come about, and what is live in them."""

@@ -1,0 +1,1 @@
+"""Plans over several banks: for machines, and as Rich renderables for people."""

@@ -1,0 +1,1 @@
+"""What is said of models held against what they may need."""

@@ -1,0 +1,1 @@
+"""A history for people and for machines: tables, sentences, the formats of other tools."""

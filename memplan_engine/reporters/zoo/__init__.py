@@ -1,0 +1,1 @@
+"""What a zoo came to, for people and for machines."""
