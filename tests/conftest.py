@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +28,9 @@ MOST_TOLD = 2_000
 # Thousands of tests are collected beside torch, transformers and Streamlit: to go through all of these for
 # garbage time and again is a quarter of the collection.
 gc.set_threshold(50_000, 20, 20)
+
+# A shell that starts the suite in the background has SIGINT ignored, and every child would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
