@@ -24,7 +24,7 @@ TEST_STAMP := $(call stamp,test)
 DOCS_STAMP := $(call stamp,docs)
 PINS := pyproject.toml requirements.lock
 
-.PHONY: help run test test-slow mutation lint format docs changelog bench lock wheel browser clean
+.PHONY: help run test test-slow test-slice mutation lint format docs changelog bench lock wheel browser clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r target text; do \
@@ -36,11 +36,14 @@ run: $(RUN_STAMP) ## install what is missing, then open the dashboard on 127.0.0
 # Python may keep what it compiles, whatever the environment says: each worker, server and child starts sooner.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -rfEs
 
-test: $(TEST_STAMP) browser ## run the tests but for the slow ones (ARGS="-k name" for some)
-	$(PYTEST) -m "not slow" $(ARGS)
+test: $(TEST_STAMP) browser ## run all tests except the slow ones (ARGS="-k name" for some)
+	$(PYTEST) -m "not slow and not quarantine" $(ARGS)
 
 test-slow: $(TEST_STAMP) browser ## run the slow tests: large models, long searches
-	$(PYTEST) -m slow $(ARGS)
+	$(PYTEST) -m "slow and not quarantine" $(ARGS)
+
+test-slice: $(TEST_STAMP) browser ## run the slow tests that tests/slow_slice.txt lists, as CI does
+	$(PYTEST) -m "slow and not quarantine" @tests/slow_slice.txt $(ARGS)
 
 mutation: $(TEST_STAMP) ## change the core and the checkers, a bit at a time: do tests notice? (ARGS="--sample 20")
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation $(ARGS)

@@ -127,17 +127,21 @@ def test_every_change_is_of_a_kind_that_the_changelog_has() -> None:
 
 def test_ci_runs_every_target_that_a_change_has_to_pass() -> None:
     ran = re.findall(r"^make ([\w-]+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
-    assert ran == ["test", "test-slow", "lint", "docs", "wheel"]
+    assert ran == ["test", "test-slice", "lint", "docs", "wheel"]
     printed = subprocess.run(["make"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     assert set(ran) <= set(re.findall(r"^ *make ([\w-]+)", printed, re.MULTILINE))
     assert "- run: .ci/run\n" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
 
 
 def test_every_test_is_in_one_of_the_two_tiers() -> None:
-    """Both take what there is but for the marker; nothing else leaves a test out, in neither of them."""
+    """Only the markers leave a test out of a tier."""
     makefile = (ROOT / "Makefile").read_text()
     tiers = re.findall(r"^(test[\w-]*):.*\n\t\$\(PYTEST\) -m (.*) \$\(ARGS\)$", makefile, re.MULTILINE)
-    assert tiers == [("test", '"not slow"'), ("test-slow", "slow")]
+    assert tiers == [
+        ("test", '"not slow and not quarantine"'),
+        ("test-slow", '"slow and not quarantine"'),
+        ("test-slice", '"slow and not quarantine" @tests/slow_slice.txt'),
+    ]
     (pytest_line,) = re.findall(r"^PYTEST := (.*)$", makefile, re.MULTILINE)
     options = PROJECT["tool"]["pytest"]["ini_options"]
     assert options["testpaths"] == ["tests"]

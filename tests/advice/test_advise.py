@@ -200,6 +200,7 @@ def test_what_cannot_be_made_is_rejected_with_the_reason() -> None:
     )
 
 
+@pytest.mark.quarantine
 def test_when_the_time_is_up_nobody_is_asked_any_more() -> None:
     asked = []
 

@@ -73,6 +73,7 @@ def test_what_a_program_says(tmp_path: Path, said: str, denied: bool, trouble: s
     assert (answer.offsets, answer.denied, answer.trouble) == (None, denied, trouble)
 
 
+@pytest.mark.quarantine
 def test_one_that_pays_no_heed_to_its_limit_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "GRACE", 0.8)
     mine = tmp_path / "id"

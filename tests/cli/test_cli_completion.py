@@ -42,6 +42,7 @@ def test_bash_completes_verbs_and_options_and_leaves_files_to_itself(tmp_path, t
     assert (done.stdout.split(), done.stderr) == (completed, "")
 
 
+@pytest.mark.quarantine
 def test_completion_costs_the_help_less_than_a_fifth_of_a_second():
     assert app._add_completion
     begun = time.perf_counter()

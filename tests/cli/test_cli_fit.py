@@ -259,6 +259,7 @@ def test_a_capacity_that_nothing_meets_is_proved_in_the_words_of_decide(run):
     assert (code, json.loads(out)["verdict"]) == (1, "does not fit")
 
 
+@pytest.mark.quarantine
 def test_ctrl_c_keeps_the_stages_so_far(run, tmp_path, monkeypatch):
     """It ends the search that runs, and no other begins; what is written is whole."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import re
 
+import pytest
+
 from memplan_engine.cli.progress import stages
 
 FACTORY = """
@@ -27,6 +29,7 @@ def told(stream):
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue()).replace("\r", "\n")
 
 
+@pytest.mark.quarantine
 def test_each_stage_stays_with_its_seconds(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)

@@ -203,6 +203,7 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ForkServer,
     server.close()
 
 
+@pytest.mark.quarantine
 @pytest.mark.slow
 @pytest.mark.parametrize("writing", COMMANDS, ids=[each.line for each in COMMANDS])
 def test_a_disk_without_room_leaves_the_old_file_and_one_line(
@@ -264,6 +265,7 @@ def test_a_kill_between_any_two_steps_of_writing_leaves_old_or_new(place: Place)
     assert set(seen) >= {*range(len(place.targets))}
 
 
+@pytest.mark.quarantine
 @pytest.mark.slow
 @pytest.mark.parametrize("place", COMMANDS, ids=[each.line for each in COMMANDS], indirect=True)
 def test_a_kill_at_any_time_leaves_old_or_new(place: Place) -> None:

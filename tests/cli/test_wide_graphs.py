@@ -57,6 +57,7 @@ def symbols() -> Json:
     return graph([shape], [op("o", "k", ["x"], ["v"])], "v", symbols=ranges)
 
 
+@pytest.mark.quarantine
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     ("made", "command"),

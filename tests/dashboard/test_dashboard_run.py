@@ -184,6 +184,7 @@ def test_files_of_the_command_line_are_listed_if_they_are_runs(tmp_path, monkeyp
     assert figure(open_app("run", run="file:a.json"), "Predicted peak") == "8 KiB"
 
 
+@pytest.mark.quarantine
 def test_a_model_runs_in_a_process_of_its_own_and_the_result_stays():
     app = open_app("run", run="model:convolutions", run_how="check")
     assert not app.metric
@@ -303,6 +304,7 @@ def test_options_go_into_the_address():
     assert address(app) == {"run_how": "all,check", "run_strategy": "naive"}
 
 
+@pytest.mark.quarantine
 def test_a_run_is_cancelled_and_its_process_is_gone():
     scheduler = JobScheduler(lambda session: True, most=1)
     job, other = RunJob("one", Asked("perceptron")), RunJob("two", Asked("perceptron"))

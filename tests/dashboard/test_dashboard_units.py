@@ -191,6 +191,7 @@ def test_a_pattern_that_takes_all_memory_is_explained(monkeypatch):
         buffer_filter.misses(make_problem([0], [1], [1]), "ab")
 
 
+@pytest.mark.quarantine
 def test_a_pattern_that_would_run_for_ever_ends_in_a_second_for_all_buffers_together():
     names = ["a" * 40 + f"!{i}" for i in range(50)]
     began = time.monotonic()
@@ -311,6 +312,7 @@ def test_uploads_are_kept_by_content_under_a_safe_name(store):
         documents.path_of(key)
 
 
+@pytest.mark.quarantine
 def test_the_oldest_uploads_make_room(store, monkeypatch):
     monkeypatch.setattr(uploads, "MOST_UPLOADS", 2)
     for content in (b"one", b"two", b"three"):

@@ -72,6 +72,7 @@ def test_what_is_no_page_stays_as_it_is(accept, kind, status):
     assert headers[b"content-length"] == b"13"
 
 
+@pytest.mark.quarantine
 def test_what_inspect_begins_with_is_loaded_with_the_page_and_plotly_not_at_all(dashboard_url, open_page):
     page = DashboardPage(open_page(f"{dashboard_url}/?doc=example:gpt2"))
     begun = page.page.evaluate(BEGUN)

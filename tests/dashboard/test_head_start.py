@@ -45,6 +45,7 @@ def test_the_page_finds_the_plan_that_was_begun(planned):
     assert figure(app, "Arena") == "96 B"
 
 
+@pytest.mark.quarantine
 def test_the_panes_are_worked_out_too(planned):
     begun({"doc": "file:own.csv", "strategy": "greedy_by_breadth"})
     (problem,) = planned

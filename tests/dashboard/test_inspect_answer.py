@@ -27,6 +27,7 @@ def _no_file(monkeypatch):
     monkeypatch.setattr("sys.argv", ["app.py"])
 
 
+@pytest.mark.quarantine
 @pytest.mark.parametrize("name", ["teaching_view", "teaching_sharing"])
 def test_suggestions_may_have_the_same_title(name):
     app = advised(open_app(doc=f"example:{name}"))
@@ -34,6 +35,7 @@ def test_suggestions_may_have_the_same_title(name):
     check(app.run())
 
 
+@pytest.mark.quarantine
 def test_what_another_visit_applied_is_taken_back_whole():
     app = advised(open_app(doc="example:gpt2", in_place="1", what_if="resize:addmm=1024"))
     told = "".join(each.value for each in app.caption).replace("\\", "")
@@ -48,6 +50,7 @@ def sentence(app):
     return app.subheader[0].value.replace("\\", "")
 
 
+@pytest.mark.quarantine
 def test_a_suggestion_is_applied_kept_in_the_address_and_undone():
     app = advised(open_app(doc="example:gpt2", capacity="40"))
     assert "Does not fit, 11 MiB over" in chips_of(app)
@@ -66,6 +69,7 @@ def test_a_suggestion_is_applied_kept_in_the_address_and_undone():
     assert "Undo" not in [each.label for each in app.button if each.key == "undo_suggestion"]
 
 
+@pytest.mark.quarantine
 def test_every_suggestion_is_on_the_page_and_the_last_can_be_applied():
     app, last = advised(open_app(doc="example:gpt2")), advise(load(GPT2)).suggestions[-1]
     applies = [each for each in app.button if each.key and each.key.startswith("apply_")]
@@ -91,6 +95,7 @@ def test_a_chip_says_what_stands_behind_it_once():
     assert "arena and 1.53 MiB of temporaries beside it: 10.72 MiB, without weights" in notes
 
 
+@pytest.mark.quarantine
 def test_another_document_has_nothing_to_undo():
     app = advised(open_app(doc="example:gpt2"))
     next(each for each in app.button if each.label == "Apply").click()
@@ -100,6 +105,7 @@ def test_another_document_has_nothing_to_undo():
     assert not [each for each in app.button if each.key == "undo_suggestion"]
 
 
+@pytest.mark.quarantine
 def test_what_was_tried_and_is_not_offered_has_its_reason():
     app, deadline = advised(open_app(doc="example:squeezenet")), time.monotonic() + 60
     while not (said := [each.replace("\\", "") for each in rejections(app)]):
@@ -117,6 +123,7 @@ def rejections(app):
     return [each.value for each in app.markdown if each.value.startswith("**") and "**: " in each.value]
 
 
+@pytest.mark.quarantine
 def test_where_nothing_saves_it_says_why():
     app = advised(open_app(doc="example:teaching_gaps"))
     (said,) = [each.value for each in app.caption if each.value.startswith("No suggestion")]
@@ -161,6 +168,7 @@ def test_sentence_table_and_file_speak_of_the_step_that_is_marked():
     assert any("51 MiB live at step 44 (peak), " in each.value.replace("\\", "") for each in app.caption)
 
 
+@pytest.mark.quarantine
 def test_how_a_file_is_read_is_nothing_that_was_applied():
     app = advised(open_app(doc="example:gpt2", as_plan="1"))
     assert "undo_suggestion" not in [each.key for each in app.button]

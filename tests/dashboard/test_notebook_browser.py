@@ -110,6 +110,7 @@ def page(chromium):
     context.close()
 
 
+@pytest.mark.quarantine
 @needs("jupyterlab")
 @pytest.mark.slow
 def test_in_jupyterlab_a_click_is_heard_and_a_name_is_shown(page, tmp_path):
@@ -136,6 +137,7 @@ def test_in_jupyterlab_a_click_is_heard_and_a_name_is_shown(page, tmp_path):
         page.locator('.notebook-chart [data-selected="2"]').wait_for(timeout=PATIENCE_MS)
 
 
+@pytest.mark.quarantine
 @needs("marimo")
 @pytest.mark.slow
 def test_in_marimo_a_click_runs_the_cells_that_read_the_selection(page, tmp_path):

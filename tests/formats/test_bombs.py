@@ -50,6 +50,7 @@ def measured(path: Path) -> tuple[int, float]:
     return int(nbytes), float(seconds)
 
 
+@pytest.mark.quarantine
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the peak of a process")
@@ -74,6 +75,7 @@ def test_long_lists_are_read(tmp_path: Path, rows: int) -> None:
     assert len(load(path)) >= rows  # type: ignore[arg-type]
 
 
+@pytest.mark.quarantine
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_tenth_of_a_megabyte_is_no_time_at_all(tmp_path: Path, bomb: str) -> None:
     if bomb.startswith("pt2"):

@@ -194,6 +194,7 @@ def test_garbage_is_refused_whatever_it_is_called(tmp_path: Path, kind: str, suf
     refusal(path)
 
 
+@pytest.mark.quarantine
 @pytest.mark.parametrize(
     ("kind", "suffix"),
     [

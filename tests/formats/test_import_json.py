@@ -240,6 +240,7 @@ def test_a_deep_graph_stays_compact() -> None:
     assert loads(text.decode(), "x") == made
 
 
+@pytest.mark.quarantine
 def test_200_000_buffers_in_about_a_second(tmp_path: Path) -> None:
     n = 200_000
     start = np.arange(n)
@@ -354,6 +355,7 @@ def test_what_we_write_is_parsed_once_and_what_others_write_in_any_order(
     assert loads(json.dumps(fields, indent=2), "indented") == made()
 
 
+@pytest.mark.quarantine
 def test_many_faults_are_not_all_collected() -> None:
     text = changed(problem(), "start", f"[{'0.5,' * 400_000}1]")
     begin = time.perf_counter()

@@ -88,6 +88,7 @@ def little_memory() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_AS, before)
 
 
+@pytest.mark.quarantine
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("little_memory")

@@ -73,6 +73,7 @@ def test_what_lies_there_is_not_compiled_again(filled: Path) -> None:
     assert not list(filled.rglob("*.part"))
 
 
+@pytest.mark.quarantine
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_two_that_compile_at_once_and_are_killed_leave_a_cache_that_works(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ def test_gives_up_at_the_limit(limit: int, expected: list[int]) -> None:
     assert placed(make_problem([0, 0, 0], [1, 1, 1], [8, 4, 4]), limit) == expected
 
 
+@pytest.mark.quarantine
 def test_auto_has_it_however_little_time_there_is() -> None:
     random = np.random.default_rng(3)
     n = 100_000

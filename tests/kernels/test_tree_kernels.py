@@ -134,6 +134,7 @@ def test_placing_is_given_up_when_the_arena_would_pass_the_limit(limit, expected
     assert placed(problem, [0, 1], FitRule.BEST, 1, limit=limit) == expected
 
 
+@pytest.mark.quarantine
 def test_the_flag_ends_it_at_once():
     random = np.random.default_rng(10)
     n = 100_000

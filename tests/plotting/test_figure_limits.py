@@ -44,6 +44,7 @@ print(seconds, nbytes, peak_kib() << 10)
 )
 
 
+@pytest.mark.quarantine
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(sys.platform != "linux", reason="measures memory as Linux gives it")
@@ -67,6 +68,7 @@ def some_plan(count: int) -> Plan:
     return make_plan(make_problem(start, start + 3, np.arange(count) * 64 + 8), "greedy_by_size")
 
 
+@pytest.mark.quarantine
 @pytest.mark.parametrize("pixels", [1, 1000, 1 << 16])
 def test_a_png_is_the_same_in_however_many_bands(monkeypatch: pytest.MonkeyPatch, pixels: int) -> None:
     plan, style = some_plan(500), FigureStyle(width=300, height=250)
@@ -75,6 +77,7 @@ def test_a_png_is_the_same_in_however_many_bands(monkeypatch: pytest.MonkeyPatch
     assert png_figure.to_png(plan, style) == at_once
 
 
+@pytest.mark.quarantine
 def test_the_picture_in_an_svg_has_so_many_pixels_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     def pixels(most: int) -> int:
         monkeypatch.setattr(svg_figure, "MOST_PIXELS", most)

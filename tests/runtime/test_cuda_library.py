@@ -125,6 +125,7 @@ def test_a_folder_that_others_may_write_is_not_trusted(compiler: Compiler) -> No
     assert compiler.runs == 2
 
 
+@pytest.mark.quarantine
 def test_two_processes_at_once(compiler: Compiler) -> None:
     compiler.be(work="sleep 0.5")
     code = (

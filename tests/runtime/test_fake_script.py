@@ -137,6 +137,7 @@ def test_scripts_that_cannot_be_recorded_are_one_line(tmp_path: Path, text: str,
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.quarantine
 def test_a_script_that_never_ends_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     marker = "memplan-test-sleeper-417"
     path = script(

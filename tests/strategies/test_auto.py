@@ -90,6 +90,7 @@ HARD = tight.crowded(np.random.default_rng(1), 150, 200, 50)
 HARD_AND_LARGE = perfect.pinwheel(601, 1).problem
 
 
+@pytest.mark.quarantine
 @pytest.mark.parametrize("strategy", ["auto", "exact", "search"])
 @pytest.mark.parametrize("problem", [HARD, HARD_AND_LARGE], ids=["150", "601"])
 def test_time_limits_are_kept(strategy, problem):
@@ -103,6 +104,7 @@ def test_time_limits_are_kept(strategy, problem):
     assert plan.bound.nbytes < plan.arena_bytes == limits.best_bytes
 
 
+@pytest.mark.quarantine
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("problem", [HARD, HARD_AND_LARGE], ids=["150", "601"])
 def test_cancelling_from_another_thread_keeps_the_best(problem, threads):
@@ -225,6 +227,7 @@ def test_a_parent_ends_its_children_and_not_the_other_way_round():
     assert parent.child().stopped
 
 
+@pytest.mark.quarantine
 def test_a_childs_time_is_up_without_its_parents():
     parent = SolveLimits(60.0)
     child = parent.child(0.05)
@@ -244,6 +247,7 @@ def test_children_count_nodes_together():
     assert parent.progress().nodes == 7
 
 
+@pytest.mark.quarantine
 def test_a_budget_that_ends_in_time_stops_nobody_later():
     limits = SolveLimits(0.1)
     with limits.running():
@@ -268,6 +272,7 @@ def test_bounds_and_arrays_of_a_large_part_are_worked_out_once(monkeypatch):
     assert "place_quickly" not in calls
 
 
+@pytest.mark.quarantine
 def test_checking_many_buffers_is_within_the_limit(monkeypatch):
     monkeypatch.setattr(planner, "CHECKING_SECONDS", 0.01)
     n = 60

@@ -214,6 +214,7 @@ HARD = tight.crowded(np.random.default_rng(1), 150, 200, 50)
 """Neither packed nor refuted in minutes."""
 
 
+@pytest.mark.quarantine
 def test_a_time_limit_is_kept_and_so_is_the_best():
     reports: list[Progress] = []
     began = time.perf_counter()
@@ -231,6 +232,7 @@ def test_a_time_limit_is_kept_and_so_is_the_best():
     assert plan.arena_bytes < place_by_portfolio(HARD, SolveLimits(), 0).arena_bytes(HARD)
 
 
+@pytest.mark.quarantine
 def test_cancelling_from_another_thread_ends_it():
     limits = SolveLimits()
     threading.Timer(0.3, limits.cancel).start()

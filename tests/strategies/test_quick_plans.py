@@ -57,6 +57,7 @@ def test_slots_that_pass_what_bytes_can_be_counted_are_none() -> None:
     assert place_in_slots(make_problem([0], [1], [2**63 - 2**59]), np.arange(1)) is None
 
 
+@pytest.mark.quarantine
 def test_a_limit_ends_the_first_plan_and_slots_give_another() -> None:
     problem = full_of_holes()
     assert place_online(problem, by_start(problem), ended()) is None
@@ -66,6 +67,7 @@ def test_a_limit_ends_the_first_plan_and_slots_give_another() -> None:
     assert plan.arena_bytes == 40_002
 
 
+@pytest.mark.quarantine
 def test_a_linear_scan_hears_that_it_is_to_stop() -> None:
     problem = full_of_holes()
     with pytest.raises(PlanError, match="linear_scan was stopped before every buffer had its offset"):

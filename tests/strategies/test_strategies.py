@@ -279,6 +279,7 @@ def test_auto_gives_a_valid_plan_however_small_the_budget():
     assert dict(plan.parameters)["found_by"] == "no reuse"
 
 
+@pytest.mark.quarantine
 def test_a_time_limit_ends_auto_early_with_the_best_so_far():
     random = np.random.default_rng(1)
     n = 20_000

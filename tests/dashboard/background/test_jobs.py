@@ -135,6 +135,7 @@ def test_the_solver_process_knows_no_streamlit():
 # A job.
 
 
+@pytest.mark.quarantine
 def test_a_job_gets_better_tells_so_and_is_cancelled_at_once(job_scheduler):
     job = make_job()
     job_scheduler.submit(job)
@@ -156,6 +157,7 @@ def test_a_job_gets_better_tells_so_and_is_cancelled_at_once(job_scheduler):
     assert (job.best.cut_short, job.best.strategy) == (True, "slow_search")
 
 
+@pytest.mark.quarantine
 def test_nodes_per_second_are_those_of_late_while_it_ran(monkeypatch):
     clock = 100.0
     monkeypatch.setattr(jobs, "time", SimpleNamespace(monotonic=lambda: clock))
@@ -181,6 +183,7 @@ def test_nodes_per_second_are_those_of_late_while_it_ran(monkeypatch):
     assert at(14.0, 5_000_000) == pytest.approx(3e6)
 
 
+@pytest.mark.quarantine
 def test_a_search_that_comes_to_its_end_is_done(job_scheduler):
     job = make_job(LateProof)
     job_scheduler.submit(job)
@@ -192,6 +195,7 @@ def test_a_search_that_comes_to_its_end_is_done(job_scheduler):
     until(lambda: not job_scheduler.jobs)
 
 
+@pytest.mark.quarantine
 @pytest.mark.parametrize(("capacity", "arena", "bound"), [(7, 7, 5), (6, 6, 5), (5, None, 6)])
 def test_a_search_for_a_capacity_ends_as_soon_as_it_is_answered(job_scheduler, capacity, arena, bound):
     """A plan within it, or a proof that there is none; nothing smaller is looked for."""
@@ -204,6 +208,7 @@ def test_a_search_for_a_capacity_ends_as_soon_as_it_is_answered(job_scheduler, c
     assert arena is None or job.best.arena_bytes <= arena
 
 
+@pytest.mark.quarantine
 @posix
 def test_a_killed_solver_leaves_its_best_and_can_begin_again_with_another_seed(job_scheduler):
     job = make_job()
@@ -222,6 +227,7 @@ def test_a_killed_solver_leaves_its_best_and_can_begin_again_with_another_seed(j
     assert job.snapshot().fault == ""
 
 
+@pytest.mark.quarantine
 def test_a_solver_that_does_not_hear_is_killed(job_scheduler):
     job = make_job(Deaf)
     job_scheduler.submit(job)
@@ -233,6 +239,7 @@ def test_a_solver_that_does_not_hear_is_killed(job_scheduler):
     assert job.best.offsets.tolist() == BASE.tolist()
 
 
+@pytest.mark.quarantine
 def test_an_error_in_the_solver_is_told_on_one_line(job_scheduler, monkeypatch):
     monkeypatch.setattr(SlowSearch, "name", "nobody_knows_this")
     job = make_job()
@@ -242,6 +249,7 @@ def test_an_error_in_the_solver_is_told_on_one_line(job_scheduler, monkeypatch):
     assert job.best.offsets is job.first.offsets
 
 
+@pytest.mark.quarantine
 @posix
 def test_at_its_limit_a_search_is_held_and_goes_on_from_there(job_scheduler):
     job = make_job(until=1.5)
@@ -264,6 +272,7 @@ def test_at_its_limit_a_search_is_held_and_goes_on_from_there(job_scheduler):
     assert (job.state, is_running(pid)) == (State.CANCELLED, False)
 
 
+@pytest.mark.quarantine
 def test_a_search_does_not_go_on_in_a_process_that_is_about_to_end(job_scheduler, monkeypatch):
     monkeypatch.setattr(jobs, "CANCEL_SECONDS", 0.05)
     job = make_job()
@@ -277,6 +286,7 @@ def test_a_search_does_not_go_on_in_a_process_that_is_about_to_end(job_scheduler
     assert job.state is State.RUNNING
 
 
+@pytest.mark.quarantine
 def test_the_limit_counts_from_the_last_grant():
     job = make_job(until=60)
     job.allow(10)
@@ -289,6 +299,7 @@ def test_the_limit_counts_from_the_last_grant():
 # The scheduler.
 
 
+@pytest.mark.quarantine
 def test_sessions_side_by_side_and_one_job_each(job_scheduler):
     one, other = make_job(session="a"), make_job(session="b")
     job_scheduler.submit(one)
@@ -302,6 +313,7 @@ def test_sessions_side_by_side_and_one_job_each(job_scheduler):
     assert {job.process_id for job in (one, other, second)} == {None}
 
 
+@pytest.mark.quarantine
 def test_when_all_places_are_taken_a_job_waits_for_its_turn(job_scheduler):
     job_scheduler.most = 1
     first, second = make_job(session="a"), make_job(session="b")
@@ -313,6 +325,7 @@ def test_when_all_places_are_taken_a_job_waits_for_its_turn(job_scheduler):
     second.cancel()
 
 
+@pytest.mark.quarantine
 def test_two_jobs_of_a_session_run_one_after_the_other_and_leave_room(job_scheduler):
     job_scheduler.most = 2
     first, beside, other = make_job(session="a"), make_job(session="a"), make_job(session="b")
@@ -326,6 +339,7 @@ def test_two_jobs_of_a_session_run_one_after_the_other_and_leave_room(job_schedu
     assert not job_scheduler.waits_for_its_own(beside)
 
 
+@pytest.mark.quarantine
 def test_a_job_ends_with_its_session(job_scheduler, monkeypatch):
     monkeypatch.setattr(scheduler, "GRACE_SECONDS", 0.3)
     gone, here = make_job(session="gone"), make_job(session="here")
@@ -338,6 +352,7 @@ def test_a_job_ends_with_its_session(job_scheduler, monkeypatch):
     assert here.state is State.RUNNING
 
 
+@pytest.mark.quarantine
 def test_a_person_who_comes_back_takes_over_what_their_last_session_ran():
     here = {"other"}
     job_scheduler = JobScheduler(lambda session: session in here)
@@ -369,6 +384,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.quarantine
 @posix
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_when_the_server_ends_its_solvers_end_searching_or_held(number, tmp_path):

@@ -41,6 +41,7 @@ def test_the_arguments_are_those_of_the_script():
     assert asked.name == "small Llama, FSDP 2 × TP 2 × PP 2 GPipe, checkpoints full, batch 4"
 
 
+@pytest.mark.quarantine
 def test_ranks_come_as_a_zip_that_the_page_opens(tmp_path):
     job = RanksJob("a session", RanksAsked(world=16))
     job.run()
@@ -52,6 +53,7 @@ def test_ranks_come_as_a_zip_that_the_page_opens(tmp_path):
     assert (run.rank, run.ranks) == (0, tuple(range(16)))
 
 
+@pytest.mark.quarantine
 def test_cancelled_it_leaves_no_process():
     job = RanksJob("a session", RanksAsked())
     job.run()

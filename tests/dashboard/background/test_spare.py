@@ -42,6 +42,7 @@ def ready(kept):
     return kept._process
 
 
+@pytest.mark.quarantine
 def test_there_is_one_and_it_is_taken_once(kept):
     assert kept.take() is None
     for session in ("one", "one", "two"):
@@ -57,6 +58,7 @@ def test_there_is_one_and_it_is_taken_once(kept):
     process.kill()
 
 
+@pytest.mark.quarantine
 def test_it_ends_with_the_last_session_that_wants_it(kept, here):
     here.add("two")
     kept.want("one")
@@ -70,6 +72,7 @@ def test_it_ends_with_the_last_session_that_wants_it(kept, here):
     assert kept.take() is None
 
 
+@pytest.mark.quarantine
 def test_it_ends_when_nobody_asks_for_it_for_long(kept, monkeypatch):
     monkeypatch.setattr(spare, "IDLE_SECONDS", 0.2)
     kept.want("one")
@@ -77,6 +80,7 @@ def test_it_ends_when_nobody_asks_for_it_for_long(kept, monkeypatch):
     until(lambda: process.poll() is not None and kept._process is None)
 
 
+@pytest.mark.quarantine
 def test_one_that_ends_by_itself_is_not_started_again(kept, monkeypatch):
     monkeypatch.setenv("MEMPLAN_TEST_GIVES_UP", "1")
     kept.want("one")
@@ -85,6 +89,7 @@ def test_one_that_ends_by_itself_is_not_started_again(kept, monkeypatch):
     assert (kept._keeper, kept.take()) == (None, None)
 
 
+@pytest.mark.quarantine
 def test_more_memory_than_it_may_take_ends_it(monkeypatch):
     monkeypatch.setattr(run_process, "MOST_BYTES", 1)
     monkeypatch.setattr(run_process, "get_ready", lambda is_asked: None)
@@ -100,6 +105,7 @@ def test_more_memory_than_it_may_take_ends_it(monkeypatch):
         run_process.main()
 
 
+@pytest.mark.quarantine
 @pytest.mark.parametrize("asked", [False, True])
 def test_who_waits_for_a_run_does_not_wait_for_what_only_others_need(monkeypatch, asked):
     loaded = []
@@ -109,6 +115,7 @@ def test_who_waits_for_a_run_does_not_wait_for_what_only_others_need(monkeypatch
     assert loaded == (["perceptron"] if asked else ["perceptron", "gpt2"])
 
 
+@pytest.mark.quarantine
 @pytest.mark.skipif(not hasattr(os, "getpriority"), reason="priorities of POSIX")
 def test_a_run_that_somebody_waits_for_has_the_priority_of_the_server():
     process = spawn(PROCESS)
@@ -120,6 +127,7 @@ def test_a_run_that_somebody_waits_for_has_the_priority_of_the_server():
         process.communicate()
 
 
+@pytest.mark.quarantine
 @pytest.mark.slow
 def test_a_run_in_a_process_that_is_ready_takes_a_second_and_keeps_to_its_memory(here):
     pytest.importorskip("torch")

@@ -72,6 +72,7 @@ def course(job_scheduler, several):
     return " ".join(order)
 
 
+@pytest.mark.quarantine
 def test_what_is_to_wait_for_the_picture_waits_and_holds_up_nobody(make_scheduler):
     job_scheduler = make_scheduler(1)
     later = submit(job_scheduler, "A1", not_before=time.monotonic() + 3600)

@@ -65,6 +65,7 @@ def run_to_the_end(browser: ClientConnection) -> int:
             return sent
 
 
+@pytest.mark.quarantine
 def test_a_thousand_interactions_leave_nothing_behind():
     with serve(ROOT / "dashboard" / "app.py") as url:
         server = server_of(url)

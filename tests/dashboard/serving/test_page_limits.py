@@ -54,6 +54,7 @@ def opened(told: list[dict[str, Any]]) -> bool:
     return False
 
 
+@pytest.mark.quarantine
 def test_a_browser_and_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_limits, "MOST_PAGES_OF_VISITOR", 2)
     monkeypatch.setattr(page_limits, "MOST_PAGES", 4)

@@ -271,6 +271,7 @@ def test_what_lies_in_the_folder_the_home_and_the_environment_loosens_nothing(
     assert not (folder / "connections").exists()
 
 
+@pytest.mark.quarantine
 def test_an_upload_is_limited_by_the_server_and_needs_the_pages_token(
     dashboard_url: str, open_page: Callable[..., Tab]
 ) -> None:

@@ -99,6 +99,7 @@ def test_who_brings_no_cookie_is_one_visitor(uploading: Uploading) -> None:
     assert uploading.held == ["t/b"]
 
 
+@pytest.mark.quarantine
 def test_what_is_on_its_way_counts_and_does_not_make_room(uploading: Uploading) -> None:
     async def run() -> None:
         first = asyncio.create_task(uploading.put("s/a", [5, None], "v"))

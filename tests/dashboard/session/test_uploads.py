@@ -63,6 +63,7 @@ def test_files_of_the_command_line_are_everybodys(become, tmp_path, monkeypatch)
         assert "file:given.csv" in documents.catalogue()
 
 
+@pytest.mark.quarantine
 def test_the_oldest_of_ones_own_make_room_and_nobody_elses(become, monkeypatch):
     monkeypatch.setattr(uploads, "MOST_UPLOADS", 2)
     become("bob")
@@ -80,6 +81,7 @@ def test_the_oldest_of_ones_own_make_room_and_nobody_elses(become, monkeypatch):
     assert uploads.find(old)
 
 
+@pytest.mark.quarantine
 @pytest.mark.parametrize(("more", "left"), [(4, ["new", "b", "a"]), (5, ["new", "b"]), (10, ["new"])])
 def test_the_bytes_of_a_visitor_have_a_limit(become, monkeypatch, more, left):
     monkeypatch.setattr(uploads, "MOST_BYTES", 10)
@@ -108,6 +110,7 @@ def test_all_uploads_together_have_a_limit_and_its_edge_is_told(become, store, m
     assert sum(path.stat().st_size for path in store.rglob("*") if path.is_file()) == 10
 
 
+@pytest.mark.quarantine
 def test_what_belongs_to_who_has_not_come_back_goes(become, store):
     key, _ = uploads.keep("a", b"a")
     then = time.time() - (uploads.VISITOR_DAYS + 1) * 86_400
