@@ -24,6 +24,7 @@ from memplan_engine.system import count_cores
 
 P = ParamSpec("P")
 T = TypeVar("T")
+NO_LIMIT = 2**63 - 1
 Listener = Callable[["Progress"], bool | None]
 """Hears of each better arena or bound, from the strategy's own threads; True ends the search, as with the
 callbacks of SciPy's optimizers."""
@@ -72,12 +73,13 @@ class Progress:
 class SolveLimits:
     """The limits of one solve, and where it reports.
 
-    `seconds` is a limit on wall time from `running()` on, None for no limit; the last `reserve` of them are
-    for what is done with the result. `threads`: how many it may use
-    at once, 0 for as many as the machine has cores. `stop` is the flag that the kernels read; `cancel()`
-    raises it from any thread. Strategies call `report` with each better placement and `prove` with each
-    better bound; kernels add to `counter[0]` as they visit nodes. Anybody may ask for `progress()` at any
-    time, or be told of each change as `listener`, which may also say that it is enough.
+    `seconds` limits wall time from `running()` on, None for no limit; the last `reserve` of them are kept for
+    what is done with the result. `nodes` limits the nodes and moves that a search visits, None for no limit:
+    with one thread and without `seconds`, the same problem and seed then give the same plan on any machine.
+    `threads` is how many may run at once, 0 for one a core. `stop` is the flag that the kernels read;
+    `cancel()` raises it from any thread. Strategies call `report` with each better placement and `prove` with
+    each better bound, and kernels add to `counter[0]` as they visit nodes. `progress()` can be called at any
+    time; `listener` is called after each change and ends the search by returning True.
     """
 
     seconds: float | None = None
@@ -90,6 +92,8 @@ class SolveLimits:
     best_bytes: int | None = None
     bound: Bound | None = None
     reserve: float = 0.0
+    nodes: int | None = None
+    _first_node: int = 0
     _parent: SolveLimits | None = None
     _children: list[SolveLimits] = field(default_factory=list)
     _began: float = field(default_factory=time.perf_counter)
@@ -101,10 +105,23 @@ class SolveLimits:
         for child in self._children:
             child.cancel()
 
-    def child(self, seconds: float | None = None, threads: int = 1, seed: int = 0) -> SolveLimits:
-        """A share of these limits that can be stopped by itself, and ends with it. What it reports and proves
-        is reported and proved here; its seed is this one's + `seed`."""
-        share = SolveLimits(seconds, self.seed + seed, threads, counter=self.counter, _parent=self)
+    def child(
+        self, seconds: float | None = None, threads: int = 1, seed: int = 0, nodes: int | None = None
+    ) -> SolveLimits:
+        """Return a share of these limits, which can be stopped alone and ends with them.
+
+        What the share reports and proves is reported and proved here. Its seed is this one's + `seed`; its
+        nodes are counted from this call on.
+        """
+        share = SolveLimits(
+            seconds,
+            self.seed + seed,
+            threads,
+            counter=self.counter,
+            nodes=nodes,
+            _first_node=int(self.counter[0]),
+            _parent=self,
+        )
         self._children.append(share)
         if self.stopped:
             share.cancel()
@@ -112,8 +129,21 @@ class SolveLimits:
 
     @property
     def stopped(self) -> bool:
-        """Whether the time is up or somebody has cancelled."""
-        return bool(self.stop[0])
+        """True after the limit or `cancel()`."""
+        return bool(self.stop[0]) or self.nodes_left == 0
+
+    @property
+    def counts_nodes(self) -> bool:
+        """True if nodes are limited here or in a parent."""
+        return self.nodes is not None or (self._parent is not None and self._parent.counts_nodes)
+
+    @property
+    def nodes_left(self) -> int:
+        """Nodes that may still be visited; 2^63 − 1 without a limit."""
+        above = self._parent.nodes_left if self._parent else NO_LIMIT
+        if self.nodes is None:
+            return above
+        return min(above, max(0, self.nodes - int(self.counter[0]) + self._first_node))
 
     @property
     def most_threads(self) -> int:

@@ -21,6 +21,8 @@ from memplan_engine.strategies.exact.race import Race
 
 SHRINK_SECONDS = 2.0
 """How long a core is made smaller at most, once all else is done."""
+SHRINK_NODES = 100_000
+"""The same in nodes, used when nodes are limited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ def finish(problem: Problem, race: Race, limits: SolveLimits, threads: int) -> P
     # Parts of several placements may be better together than any of them was.
     limits.report(placement, problem)
     seconds = min(SHRINK_SECONDS, limits.left)
+    if limits.counts_nodes:
+        limits, seconds = limits.child(limits.seconds, nodes=SHRINK_NODES), limits.left
     if limits.stopped or not seconds:
         return placement
     return replace(placement, bound=shrink_core(problem, race.bound, limits, seconds))
@@ -195,7 +199,9 @@ def shrink_core(problem: Problem, bound: Bound, limits: SolveLimits, seconds: fl
     until = limits.elapsed + seconds
 
     def refuted(rows: Ints) -> bool:
-        return limits.elapsed < until and is_refuted(problem, rows, bound.nbytes - 1, limits)
+        if limits.stopped or limits.elapsed >= until:
+            return False
+        return is_refuted(problem, rows, bound.nbytes - 1, limits)
 
     rows = np.array(bound.core, dtype=np.int64)
     rows = _narrow(rows, problem.start, refuted)

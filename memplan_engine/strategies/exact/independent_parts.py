@@ -293,7 +293,7 @@ class PartSearch:
         relaxed = not self.exact and configuration.odd
         columns = self.relaxed if relaxed else self.columns
         rule, priority = BRANCHING_RULES[configuration.rule]
-        limit = most_nodes or self.nodes(number)
+        limit = min(most_nodes or self.nodes(number), limits.nodes_left)
         outcome, low, reached = branch.branch(
             columns.within(capacity),
             columns.lows,

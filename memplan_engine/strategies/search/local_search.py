@@ -147,10 +147,11 @@ class LocalSearch:
     @property
     def moves_left(self) -> int:
         """How many moves may still be made."""
+        left = self.limits.nodes_left
         if self.iterations is not None:
-            return max(0, self.iterations - self.moves)
-        if self.limits.seconds is not None:
-            return NO_LIMIT
+            return min(left, max(0, self.iterations - self.moves))
+        if self.limits.seconds is not None or self.limits.counts_nodes:
+            return left
         params, n = self.params, len(self.timeline.problem)
         patient = params.patient_moves_at_first + params.patient_moves_per_buffer * n
         return max(0, self.better_at + min(params.patient_moves, patient) - self.moves)
@@ -303,7 +304,7 @@ class LocalSearch:
         """A search of the buffers `rows` alone, down to the bound or to the limit on its moves."""
         moves = min(self.moves_left, self.params.peak_moves * (2 + turn) // 2)
         # What it finds is no placement of the problem, and so nothing to report.
-        limits = SolveLimits(seed=self.limits.seed + turn, stop=self.limits.stop)
+        limits = SolveLimits(seed=self.limits.seed + turn, stop=self.limits.stop, counter=self.limits.counter)
         inside = LocalSearch(
             make_timeline(select(self.timeline.problem, rows)), limits, self.bound, moves, self.params
         )
