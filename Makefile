@@ -39,8 +39,8 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 
 test: $(TEST_STAMP) browser ## run all tests except the slow ones (ARGS="-k name" for some)
 	$(PYTEST) -m "not slow and not quarantine" $(ARGS)
 
-test-slow: $(TEST_STAMP) browser ## run the slow tests: large models, long searches
-	$(PYTEST) -m "slow and not quarantine" $(ARGS)
+test-slow: $(TEST_STAMP) browser ## run the slow tests: large models, long searches, hundreds of examples a property
+	$(PYTEST) --hypothesis-profile=thorough -m "(slow or hypothesis) and not quarantine" $(ARGS)
 
 test-slice: $(TEST_STAMP) browser ## run the slow tests that tests/slow_slice.txt lists, as CI does
 	$(PYTEST) -m "slow and not quarantine" @tests/slow_slice.txt $(ARGS)

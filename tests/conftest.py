@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest.runner import runtestprotocol
+from hypothesis import HealthCheck, settings
 
 from memplan_engine.cli import app as command_line
 from memplan_engine.kernels.jit import compiled_only
@@ -28,6 +29,12 @@ MOST_TOLD = 2_000
 # Thousands of tests are collected beside torch, transformers and Streamlit: to go through all of these for
 # garbage time and again is a quarter of the collection.
 gc.set_threshold(50_000, 20, 20)
+
+# `make test` draws the same few examples each time; `make test-slow` draws many, others each time.
+UNTIMED: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("quick", max_examples=25, derandomize=True, **UNTIMED)
+settings.register_profile("thorough", max_examples=300, print_blob=True, **UNTIMED)
+settings.load_profile("quick")
 
 # A shell that starts the suite in the background has SIGINT ignored, and every child would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine.bounds import Bound, BoundKind, contributors, lower_bound, offset_unit
@@ -316,7 +316,6 @@ def test_the_first_kind_of_equals_is_named():
 
 
 @given(drawn.problems())
-@settings(max_examples=200, deadline=None)
 def test_the_load_is_at_most_the_bound_and_the_certificate_proves_it(problem):
     bound = lower_bound(problem)
     assert bound.nbytes >= reference.load(problem)
@@ -328,7 +327,6 @@ def test_the_load_is_at_most_the_bound_and_the_certificate_proves_it(problem):
 
 
 @given(drawn.problems(most=5, steps=3, largest=6, alignments=st.sampled_from([1, 2, 3, 4, 6])))
-@settings(max_examples=400, deadline=None)
 def test_no_placement_at_all_is_below_the_bound(problem):
     """Gaps with windows, mixed alignments and fixed offsets."""
     bound = lower_bound(problem)
@@ -337,7 +335,6 @@ def test_no_placement_at_all_is_below_the_bound(problem):
 
 
 @given(drawn.problems(most=5, steps=2, largest=8, alignments=st.sampled_from([1, 1, 2, 4])), st.data())
-@settings(max_examples=300, deadline=None)
 def test_no_placement_is_below_what_the_checker_takes_for_proved(problem, data):
     """Any certificate at all, right or wrong."""
     kind = data.draw(st.sampled_from([kind for kind in BoundKind if kind is not BoundKind.CORE]))
@@ -353,7 +350,6 @@ def test_no_placement_is_below_what_the_checker_takes_for_proved(problem, data):
 
 
 @given(drawn.problems(most=6, steps=3, largest=8, alignments=st.sampled_from([1, 2, 4])))
-@settings(max_examples=200, deadline=None)
 def test_the_buffers_of_a_certificate_have_the_bound_by_themselves(problem):
     bound = lower_bound(problem)
     rows = np.sort(contributors(problem, bound))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from memplan_engine.problem import Gap, cut, make_problem
 from memplan_engine.profile import cut_time
@@ -54,7 +54,6 @@ def test_a_lifetime_that_begins_and_ends_in_gaps_still_has_its_edges():
 
 
 @given(drawn.problems())
-@settings(max_examples=150, deadline=None)
 def test_the_pieces_hold_what_the_buffers_hold_at_each_step(problem):
     pieces = rows(problem)
     for buffer in range(len(problem)):

@@ -7,7 +7,7 @@ import weakref
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine import profile
@@ -105,7 +105,6 @@ def test_the_contributors_of_the_peak_sum_to_it():
 
 
 @given(drawn.problems())
-@settings(max_examples=120, deadline=None)
 def test_every_step_agrees_with_counting(problem):
     offsets = np.array(reference.place(problem, range(len(problem)), "first"), dtype=np.int64)
     profile = make_profile(problem, offsets)
@@ -139,7 +138,6 @@ def test_the_peak_counts_what_ops_hold_for_themselves():
 
 
 @given(st.data(), graphs(most_ops=6))
-@settings(deadline=None, max_examples=40)
 def test_no_step_holds_more_than_the_peak(data, graph):
     held = data.draw(st.lists(st.integers(0, 400), min_size=len(graph.ops), max_size=len(graph.ops)))
     graph = with_workspaces(graph, {op.name: size for op, size in zip(graph.ops, held, strict=True)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine import apply, make_plan, validate_plan
@@ -34,7 +34,6 @@ def in_order(graph: Graph, like: Graph) -> tuple[Op, ...]:
 
 
 @given(st.integers(0, 10_000).map(random_graph), PREPARATIONS, st.integers(0, 200))
-@settings(deadline=None, max_examples=60)
 def test_a_suggestion_applied_gives_the_arena_that_it_promises(
     graph: Graph, how: Preparation, capacity: int
 ) -> None:
@@ -59,7 +58,6 @@ def test_a_suggestion_applied_gives_the_arena_that_it_promises(
 
 
 @given(st.integers(0, 10_000).map(random_graph))
-@settings(deadline=None, max_examples=40)
 def test_a_combination_saves_more_than_each_of_its_parts(graph: Graph) -> None:
     suggestions = advise(graph, strategy="greedy_by_size").suggestions
     for whole in suggestions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine.kernels.allocator import run as kernel
@@ -106,7 +106,6 @@ def as_array(rules: Rules) -> np.ndarray:
 
 
 @given(rules=rules(), events=rows())
-@settings(max_examples=150, deadline=None)
 def test_the_kernel_follows_the_definition(rules: Rules, events: list[Row]) -> None:
     ops, states, addresses = by_definition(rules, events)
     columns = np.array(ops, dtype=np.int64).reshape(-1, 4).T

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine import find_peak, to_problem
@@ -76,7 +76,6 @@ def known(draw: st.DrawFn) -> tuple[tuple[dict[str, int], ...], list[dict[str, i
     return tuple(sums), sizes
 
 
-@settings(max_examples=25, deadline=None)
 @given(known())
 def test_a_formula_of_the_family_is_found_again(
     drawn: tuple[tuple[dict[str, int], ...], list[dict[str, int]]],
@@ -106,7 +105,6 @@ def test_the_stated_error_is_the_rank_that_one_further_call_exceeds_once_in_twen
     assert stated_error([0.01 * n for n in reversed(range(39))]) == 0.37
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=20, max_size=80))
 def test_at_most_one_in_twenty_of_equals_is_beyond_what_the_others_state(errors: list[float]) -> None:
     """Each of n calls in turn is the further one: no more than n/20 of them are further off than stated."""

@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from memplan_dashboard.plan_view import windows
 from memplan_dashboard.views.inspect import buffer_filter, buffer_tables
@@ -52,7 +52,6 @@ def test_all_names_at_once_are_found_as_one_by_one(pattern):
         assert missed == each(pattern, ODD)
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     st.text(alphabet="ab9.|*()[]^$\\wd{2,}?:", max_size=8),
     st.lists(st.text(alphabet="ab9.\n", max_size=6), max_size=6),

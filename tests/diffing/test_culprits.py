@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 
 from memplan_engine import Graph, Op, adopt, make_plan, make_problem, to_problem
 from memplan_engine.diffing.culprits import Culprit, Explanation, Fate, explain
@@ -254,7 +254,6 @@ def test_the_sentence_of_the_command_line_the_comment_and_the_json_is_one():
     }
 
 
-@settings(deadline=None)
 @given(graphs(), graphs())
 def test_the_parts_sum_to_the_change_for_any_two_graphs(base: Graph, head: Graph):
     for one, other in ((base, head), (head, base), (base, base)):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine import Gap, Op, Problem, adopt, find_peak, make_plan, make_problem, to_problem
@@ -40,8 +40,6 @@ from memplan_engine.scope import Scope
 from memplan_engine.units import format_signed
 from tests.support.graphs import make_graph
 from tests.support.traced import Node, doubled, traced, transformer
-
-unhurried = settings(deadline=None)
 
 
 def buffers(*rows: tuple[str, int, int, int], steps: int | None = None) -> Problem:
@@ -203,7 +201,6 @@ def live(problem: Problem, step: int) -> int:
     return sum(bytes_at(problem, buffer, step) for buffer in range(len(problem)))
 
 
-@unhurried
 @given(rows, rows)
 def test_everything_adds_up_exactly(one, other):
     base, head = problem_of(one), problem_of(other)
@@ -222,7 +219,6 @@ def test_everything_adds_up_exactly(one, other):
     assert found.changed == len(diff_rows(found))
 
 
-@unhurried
 @given(rows, rows)
 def test_a_moment_is_what_is_live_at_its_two_steps(one, other):
     """The causes once more, buffer by buffer and by name."""
@@ -253,7 +249,6 @@ def test_a_moment_is_what_is_live_at_its_two_steps(one, other):
         )
 
 
-@unhurried
 @given(rows, rows)
 def test_the_other_way_round_all_deltas_change_their_sign(one, other):
     base, head = make_plan(problem_of(one), "naive"), make_plan(problem_of(other), "naive")
@@ -262,7 +257,6 @@ def test_the_other_way_round_all_deltas_change_their_sign(one, other):
         assert getattr(there, name) == -getattr(back, name)
 
 
-@unhurried
 @given(rows)
 def test_a_plan_beside_itself_is_the_same(one):
     plan = make_plan(problem_of(one), "naive")
@@ -275,7 +269,6 @@ def test_a_plan_beside_itself_is_the_same(one):
     assert not profile_difference(found).delta.any()
 
 
-@unhurried
 @given(rows, rows)
 def test_colours_rows_and_counts_say_the_same(one, other):
     found = compared(problem_of(one), problem_of(other))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import memplan_examples
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine import Problem, load, make_problem, to_problem
@@ -19,7 +19,6 @@ from memplan_engine.kernels.alignment import NOBODY, align_stretches, longest_in
 from tests.support.graphs import graphs
 from tests.support.traced import Node, doubled, right_pairs, traced, transformer
 
-unhurried = settings(deadline=None)  # the first call loads the kernels
 letters = st.lists(st.integers(0, 3), max_size=14)
 
 
@@ -41,7 +40,6 @@ def common(base, head):
     return row[-1]
 
 
-@unhurried
 @given(letters, letters)
 def test_alignment_is_a_longest_common_subsequence(base, head):
     place = whole(base, head)
@@ -68,7 +66,6 @@ def test_stretches_that_differ_too_much_keep_what_is_equal_at_their_ends():
     assert sum(place != NOBODY for place in whole(base, head)) == 3
 
 
-@unhurried
 @given(st.lists(st.integers(-5, 5), max_size=14))
 def test_longest_increasing_is_as_long_as_it_can_be(values):
     column = np.array(values, dtype=np.int64)
@@ -142,14 +139,12 @@ def renumbered(graph: Graph, shift: int) -> Graph:
     )
 
 
-@unhurried
 @given(graphs(), st.integers(1, 30))
 def test_a_graph_whose_tensors_are_numbered_anew_is_the_same_graph(graph, shift):
     base, head = to_problem(graph), to_problem(renumbered(graph, shift))
     assert match_buffers(base, head).head_of.tolist() == list(range(len(base)))
 
 
-@unhurried
 @given(graphs())
 def test_a_graph_beside_itself_is_matched_by_name(graph):
     problem = to_problem(graph)
@@ -159,7 +154,6 @@ def test_a_graph_beside_itself_is_matched_by_name(graph):
     assert found.share == 1.0
 
 
-@unhurried
 @given(graphs(), graphs())
 def test_nothing_is_matched_twice_whatever_the_graphs(one, other):
     base, head = to_problem(one), to_problem(other)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine import known_strategies
@@ -81,7 +81,6 @@ def only(problem: Problem, rows: list[int]) -> Problem:
 
 
 @given(drawn.problems(least=1, most=9), st.integers(0, 12))
-@settings(max_examples=60, deadline=None)
 def test_whatever_a_problem_has(problem: Problem, room: int) -> None:
     bound = decide(problem, 0, limits=SolveLimits(seconds=MOST_SECONDS)).bound.nbytes
     check(problem, max(0, bound - 3) + room)

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.families import adversarial, perfect
@@ -59,7 +59,6 @@ def test_every_capacity_around_the_optimum_is_decided(kind):
     ).filter(lambda problem: not any(gap.low < gap.high for g in problem.gaps.values() for gap in g)),
     room=st.integers(-2, 3),
 )
-@settings(max_examples=80, deadline=None)
 def test_whatever_a_problem_has(problem, room):
     optimum = reference.least_arena(problem)
     check(problem, max(0, optimum + room), optimum)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from memplan_examples.make_snapshot import BASE, GAP, SEGMENT, Allocator, frame, stack, write_snapshot
 
@@ -179,7 +179,6 @@ def model(seed: int, expandable: bool, streams: int) -> tuple[Allocator, list[tu
     return allocator, truth
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     share=st.floats(0, 1),

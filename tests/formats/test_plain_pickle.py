@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memplan_engine import InputError
@@ -79,7 +79,6 @@ def plain(protocol: int) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_the_same_value_as_pickle_gives(protocol: int, data: st.DataObject) -> None:
     value = data.draw(plain(protocol))
@@ -89,7 +88,6 @@ def test_the_same_value_as_pickle_gives(protocol: int, data: st.DataObject) -> N
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@settings(max_examples=12, deadline=None)
 @given(data=st.data(), chunk=st.integers(1, 40))
 def test_where_the_file_is_cut_into_pieces_makes_no_difference(
     protocol: int, data: st.DataObject, chunk: int
@@ -173,7 +171,6 @@ def is_swallowed(whole: bytes) -> bool:
     return ends_there and not any(code.name in ("GLOBAL", "INST", "STACK_GLOBAL") for code, _, _ in codes)
 
 
-@settings(max_examples=60, deadline=None)
 @example(module="0", name="system", before=b"\x8a\x0e", protocol=2)
 @given(
     module=st.text(st.characters(codec="ascii", exclude_characters="\n"), min_size=1, max_size=30),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine import (
@@ -238,7 +238,6 @@ def test_events_of_a_timeline_are_tensors(written: Any) -> None:
     ]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 50), min_size=8, max_size=8), max_size=12))
 def test_live_bytes_are_exact_at_every_point(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[list[int]]

@@ -10,7 +10,7 @@ from itertools import product
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch._inductor.fx_passes import memory_estimator as installed
@@ -82,13 +82,11 @@ def written_graphs(draw, kinds):
     return w
 
 
-@settings(max_examples=60, deadline=None)
 @given(written_graphs(("pointwise", "add", "cat", "sort")), st.sampled_from(Unread))
 def test_without_aliases_both_rules_agree(writer, unread):
     assert profile(writer.graph, unread) == profile(writer.graph, unread, StorageAliasing())
 
 
-@settings(max_examples=100, deadline=None)
 @given(written_graphs(("pointwise", "add", "cat", "sort", *VIEWS)), st.sampled_from(Unread))
 def test_every_entry_by_storages_is_what_a_real_run_takes(writer, unread):
     inputs = real_inputs(writer.graph)

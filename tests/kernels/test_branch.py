@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.families import perfect
@@ -106,7 +106,6 @@ def test_no_attempt_refutes_a_perfect_packing(make):
     problem=drawn.problems(least=1, most=8, steps=5, largest=6, alignments=st.sampled_from([1, 1, 2, 3])),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=100, deadline=None)
 def test_whatever_a_part_has(problem, seed):
     random = np.random.default_rng(seed)
     for rows in independent(problem):
@@ -122,7 +121,6 @@ def test_the_two_brute_forces_agree():
 
 
 @given(problem=drawn.problems(most=5, steps=4, largest=6, alignments=st.sampled_from([1, 1, 2, 3, 4])))
-@settings(max_examples=80, deadline=None)
 def test_the_two_brute_forces_agree_on_whatever_a_problem_has(problem):
     assert reference.least_arena(problem) == reference.optimum(problem)
 

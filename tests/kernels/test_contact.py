@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine.bounds import lower_bound
@@ -95,7 +95,6 @@ def choices(problem, sections, buffer, offsets, placed, ceiling):
 
 
 @given(problem=drawn.problems(least=1, gaps=False, fixed=False), share=st.floats(0.3, 1.2), data=st.data())
-@settings(max_examples=100, deadline=None)
 def test_each_buffer_goes_where_it_touches_most_or_lowest_above(problem, share, data):
     order = data.draw(st.permutations(range(len(problem))))
     ceiling = int(lower_bound(problem).nbytes * share)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numba import types
 
@@ -28,7 +28,6 @@ FITS = st.sampled_from(list(FitRule))
 
 
 @given(problem=drawn.problems(), fit=FITS, data=st.data())
-@settings(max_examples=300, deadline=None)
 def test_placing_follows_the_definition_in_any_order(problem, fit, data):
     order = data.draw(st.permutations(range(len(problem))))
     offsets = place_by(make_timeline(problem), np.array(order, dtype=np.int64), fit, SolveLimits())
@@ -36,7 +35,6 @@ def test_placing_follows_the_definition_in_any_order(problem, fit, data):
 
 
 @given(problem=drawn.problems(least=1, most=30, steps=40), fit=FITS, data=st.data())
-@settings(max_examples=100, deadline=None)
 def test_the_width_of_the_cells_changes_nothing(problem, fit, data):
     order = np.array(data.draw(st.permutations(range(len(problem)))), dtype=np.int64)
     timeline = make_timeline(problem)
@@ -168,7 +166,6 @@ def _columns(rows, count):
 
 
 @given(INTERVALS)
-@settings(max_examples=150, deadline=None)
 def test_cover_max_is_the_largest_value_over_each_section(rows):
     first, last, value = _columns(rows, 3)
     expected = [max((v for a, b, v in rows if a <= s < b), default=0) for s in range(31)]
@@ -176,7 +173,6 @@ def test_cover_max_is_the_largest_value_over_each_section(rows):
 
 
 @given(INTERVALS, st.lists(st.integers(0, 4), min_size=31, max_size=31))
-@settings(max_examples=150, deadline=None)
 def test_busiest_section_is_the_earliest_with_the_most(rows, live):
     first, last, _ = _columns(rows, 3)
     expected = [max(range(a, b), key=lambda s: (live[s], -s)) for a, b, _ in rows]
@@ -184,7 +180,6 @@ def test_busiest_section_is_the_earliest_with_the_most(rows, live):
 
 
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(1, 9)), max_size=20), st.integers(0, 50))
-@settings(max_examples=100, deadline=None)
 def test_stack_up_leaves_only_what_alignment_asks_for(rows, base):
     size, alignment = _columns(rows, 2)
     expected, top = [], base
@@ -200,7 +195,6 @@ RECTANGLES = st.lists(
 
 
 @given(RECTANGLES)
-@settings(max_examples=300, deadline=None)
 def test_find_collisions_sees_every_rectangle_that_overlaps_an_earlier_one(rows):
     start, length, low, height = _columns(rows, 4)
     end, high = start + length, low + height
@@ -220,7 +214,6 @@ def test_find_collisions_sees_every_rectangle_that_overlaps_an_earlier_one(rows)
 
 
 @given(st.lists(st.integers(1, 40), max_size=30), st.integers(0, 40))
-@settings(max_examples=50, deadline=None)
 def test_the_cell_width_is_a_number_of_sections_from_1_on(lengths, sections):
     last = np.minimum(np.array(lengths, dtype=np.int64), max(1, sections))
     assert 1 <= cell_width(np.zeros_like(last), last, sections) <= max(1, 2 * sections)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from memplan_engine import FREE, Problem, SolveLimits, make_plan, make_problem
 from memplan_engine.kernels.constructive.online import UNPLACED, first_fit_by_start
@@ -23,7 +23,6 @@ def placed(problem: Problem, limit: int = NO_LIMIT) -> list[int]:
 
 
 @given(problems())
-@settings(max_examples=200, deadline=None)
 def test_same_offsets_as_the_definition(problem: Problem) -> None:
     plain = replace(problem, gaps={}, fixed=np.full(len(problem), FREE))
     order = np.argsort(plain.start, kind="stable").tolist()

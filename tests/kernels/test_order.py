@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine import load
@@ -80,7 +80,6 @@ def drawn_arcs(draw: Random, nodes: int) -> list[tuple[int, int, int]]:
 
 
 @given(seeds, st.integers(2, 9))
-@settings(deadline=None)
 def test_the_flow_is_that_of_edmonds_and_karp(seed: int, nodes: int) -> None:
     arcs = drawn_arcs(Random(seed), nodes)
     inside, outside = np.zeros(nodes, np.bool_), np.zeros(nodes, np.bool_)
@@ -95,7 +94,6 @@ def test_the_flow_is_that_of_edmonds_and_karp(seed: int, nodes: int) -> None:
 
 
 @given(seeds, st.integers(3, 9))
-@settings(deadline=None)
 def test_a_flow_goes_on_when_more_nodes_are_inside(seed: int, nodes: int) -> None:
     arcs = drawn_arcs(Random(seed), nodes)
     inside, outside = np.zeros(nodes, np.bool_), np.zeros(nodes, np.bool_)
@@ -110,7 +108,6 @@ def test_a_flow_goes_on_when_more_nodes_are_inside(seed: int, nodes: int) -> Non
 
 
 @given(seeds, st.integers(1, 12))
-@settings(deadline=None)
 def test_a_walk_that_is_taken_back_is_where_it_was(seed: int, ops: int) -> None:
     o, draw = order_problem(random_graph(seed, ops)).arrays, Random(seed)
     walk = begin_walk(o)
@@ -127,7 +124,6 @@ def test_a_walk_that_is_taken_back_is_where_it_was(seed: int, ops: int) -> None:
 
 
 @given(seeds, st.integers(1, 12), st.integers(0, 30))
-@settings(deadline=None)
 def test_what_runs_for_nothing_fits_and_leaves_no_more_live(seed: int, ops: int, limit: int) -> None:
     o = order_problem(random_graph(seed, ops)).arrays
     walk = begin_walk(o)
@@ -158,7 +154,6 @@ def test_a_hill_is_climbed_as_a_whole_or_not_at_all(limit: int, ran: list[str]) 
 
 
 @given(seeds, st.integers(1, 30))
-@settings(deadline=None)
 def test_greedy_orders_and_moved_blocks_are_orders(seed: int, ops: int) -> None:
     problem = order_problem(layered_graph(seed, ops, 6))
     o, n = problem.arrays, len(problem.units)

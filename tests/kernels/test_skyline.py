@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine.bounds import lower_bound
@@ -71,7 +71,6 @@ def cut(count, steps, units, seed):
 
 
 @given(problem=drawn.problems(least=1, gaps=False, fixed=False), data=st.data())
-@settings(max_examples=100, deadline=None)
 def test_the_lowest_is_placed_first_of_equals_the_earlier(problem, data):
     order = data.draw(st.permutations(range(len(problem))))
     assert place(problem, order).tolist() == by_definition(problem, order).tolist()

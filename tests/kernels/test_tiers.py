@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from memplan_engine.bounds import lower_bound
 from memplan_engine.files import load
@@ -68,14 +68,12 @@ def placements(problem):
 
 
 @given(problem=drawn.problems())
-@settings(max_examples=60, deadline=None)
 def test_strategies_place_and_bounds_hold_alike(problem):
     compiled, interpreted = twice(lambda: placements(problem))
     assert compiled == interpreted
 
 
 @given(problem=drawn.problems(least=1, fixed=False))
-@settings(max_examples=60, deadline=None)
 def test_plans_are_judged_alike(problem):
     random = np.random.default_rng(len(problem))
     plan = adopt(problem, random.integers(0, 40, len(problem)))

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine.kernels.constructive.gap_tree import effort
@@ -49,7 +49,6 @@ def placed(problem: Problem, order, fit: FitRule, cell: int, **options) -> list[
     cell=st.integers(1, 4),
     data=st.data(),
 )
-@settings(max_examples=200, deadline=None)
 def test_placing_follows_the_definition_in_any_order(problem, fit, cell, data):
     order = data.draw(st.permutations(range(len(problem))))
     assert placed(problem, order, fit, cell) == reference.place(problem, order, fit.value)
@@ -157,7 +156,6 @@ RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=40)
 
 
 @given(RANGES, RANGES)
-@settings(max_examples=150, deadline=None)
 def test_what_is_taken_out_of_a_list_of_gaps(first, second):
     lists, pool = make_gap_lists(2)
     taken: set[int] = set()
@@ -199,7 +197,6 @@ def test_a_larger_size_never_has_a_smaller_code():
 
 
 @given(st.lists(st.integers(0, 64513), max_size=3 * CHUNK), st.integers(1, 65534))
-@settings(max_examples=100, deadline=None)
 def test_the_next_code(codes, floor):
     nearest = np.empty(-(-len(codes) // CHUNK), dtype=np.uint16)
     found = next_code(np.array(codes, dtype=np.uint16), np.uint16(floor), nearest)

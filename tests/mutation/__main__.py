@@ -161,7 +161,7 @@ def judge_all(module: str, chosen: Sequence[Mutant]) -> tuple[int, list[Mutant]]
     judge = Judge(module, chosen)
     options = ["-p", "no:cacheprovider", "-p", "no:faulthandler", "-m", "not slow and not browser"]
     # No limit by the clock: what else runs here would kill mutants.
-    options += ["--hypothesis-seed=0", "--timeout=0"]
+    options += ["--hypothesis-seed=0", "--hypothesis-profile=mutation", "--timeout=0"]
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         ended = pytest.main([*options, *TESTS[module].split()], plugins=[judge])
@@ -204,9 +204,10 @@ if __name__ == "__main__":
     os.chdir(ROOT)
     settings.register_profile(
         "mutation",
+        max_examples=200,
         phases=[Phase.explicit, Phase.generate],
         database=None,
+        deadline=None,
         suppress_health_check=[HealthCheck.too_slow],
     )
-    settings.load_profile("mutation")
     sys.exit(main())

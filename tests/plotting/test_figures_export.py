@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -327,7 +327,6 @@ def by_hand(rects, frame, scale):
     return image
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(*[st.integers(1, 12)] * 2, st.integers(0, 2)), min_size=1, max_size=12))
 def test_painting_all_at_once_gives_what_painting_one_by_one_gives(boxes):
     """Rectangles side by side, of whole pixels."""

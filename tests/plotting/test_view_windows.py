@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine.plotting import viewport
@@ -74,7 +74,6 @@ plans = st.lists(
 views = st.tuples(st.floats(0, 8), st.floats(0.2, 4), st.floats(0, 90), st.floats(1, 40))
 
 
-@settings(max_examples=60, deadline=None)
 @given(plans, views, st.tuples(st.integers(1, 14), st.integers(1, 10)), st.integers(1, 2))
 def test_what_owns_a_cell_paints_the_same_picture_and_no_row_is_idle(plan, view, cells, border):
     rects = rectangles(

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine import FREE, Gap, MemplanError, PlanError, load, make_problem
@@ -49,7 +49,6 @@ def test_what_can_be_replayed():
 
 
 @given(problem=drawn.problems())
-@settings(max_examples=150, deadline=None)
 def test_a_replay_ends_where_the_plan_does_and_counts_right(problem):
     for name in CONSTRUCTIVE:
         strategy = known_strategies()[name]
@@ -96,7 +95,6 @@ def _assert_order(problem, replay):
 
 
 @given(problem=drawn.problems(), name=st.sampled_from(ORDERED), fit=st.sampled_from(list(FitRule)))
-@settings(max_examples=120, deadline=None)
 def test_holes_are_free_and_their_reasons_true(problem, name, fit):
     replay = make_replay(problem, replace(known_strategies()[name], fit=fit))
     placed = {}
@@ -157,7 +155,6 @@ def _assert_rejections(step, above):
 
 
 @given(problem=drawn.problems(), fit=st.sampled_from([FitRule.BEST, FitRule.FIRST]))
-@settings(max_examples=120, deadline=None)
 def test_the_free_list_is_what_the_active_buffers_leave(problem, fit):
     replay = make_replay(problem, LinearScan(fit))
     rounded = [aligned(s, a) for s, a in zip(problem.size.tolist(), problem.alignment.tolist(), strict=True)]
@@ -203,7 +200,6 @@ def _assert_gives_way(problem, step, active, offsets, rounded):
 
 
 @given(problem=drawn.problems(fixed=False, most=16), name=st.sampled_from(FAMILY))
-@settings(max_examples=120, deadline=None)
 def test_objects_are_free_or_not_and_the_one_taken_is_best_by_the_rule(problem, name):
     replay = make_replay(problem, name)
     members = {}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine import (
@@ -35,7 +35,6 @@ FOLDER = ROOT / "example_graphs"
 
 
 @given(problem=drawn.problems(), fit=st.sampled_from(list(FitRule)), data=st.data())
-@settings(max_examples=200, deadline=None)
 def test_what_is_said_of_an_offset_is_true(problem, fit, data):
     placed = {}
     for step in make_replay(problem, replace(GREEDY_BY_SIZE, fit=fit)).steps:
@@ -144,7 +143,6 @@ def test_other_families_say_why_not():
 
 
 @given(problem=drawn.problems(), data=st.data())
-@settings(max_examples=200, deadline=None)
 def test_an_attempt_is_judged_as_plain_python_judges_it(problem, data):
     exercise = greedy_exercise(problem)
     offsets = [data.draw(st.integers(UNPLACED, 30)) for _ in range(len(problem))]

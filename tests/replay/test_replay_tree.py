@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine import Gap, InputError, PlanError, agrees, load, make_plan, make_problem, validate_plan
@@ -23,7 +23,6 @@ REFUTED = (Outcome.TOO_FULL, Outcome.PAST_LATEST, Outcome.NOTHING_BELOW, Outcome
 
 
 @given(problem=drawn.problems(gaps=False, most=9, steps=6, largest=6, alignments=st.sampled_from([1, 1, 2])))
-@settings(max_examples=120, deadline=None)
 def test_every_node_is_true(problem):
     replay = make_replay(problem, "exact")
     optimum = reference.least_arena(problem)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine import (
@@ -233,7 +233,6 @@ def test_hostile_texts_are_text_everywhere():
     assert data_of(page)[2][0].startswith("</script><script>")
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_json_in_the_page_is_ascii_that_ends_nothing_and_reads_back(values):
     text = script_json(values)

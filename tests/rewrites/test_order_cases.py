@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine.graph import Graph, Op
@@ -127,7 +127,6 @@ def plain_ends(o: OrderArrays, target: int, is_first: bool) -> set[int]:
 
 @pytest.mark.parametrize("is_first", [True, False])
 @given(seeds, st.integers(1, 8), st.integers(1, 60), st.booleans())
-@settings(deadline=None, max_examples=60)
 def test_the_ends_are_those_of_the_definition(
     is_first: bool, seed: int, ops: int, target: int, in_place: bool
 ) -> None:
@@ -139,7 +138,6 @@ def test_the_ends_are_those_of_the_definition(
 
 
 @given(seeds, st.integers(2, 10), st.booleans())
-@settings(deadline=None, max_examples=100)
 def test_no_order_has_less_than_is_proved_and_the_checker_agrees(seed: int, ops: int, in_place: bool) -> None:
     graph = random_graph(seed, ops)
     over = take_over(graph) if in_place else None

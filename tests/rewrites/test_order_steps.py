@@ -6,7 +6,7 @@ from itertools import combinations, permutations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine import Graph, InputError, load, make_plan
@@ -74,7 +74,6 @@ def left_by(problem: OrderProblem, done: set[int]) -> int:
 
 
 @given(st.integers(0, 10_000))
-@settings(deadline=None, max_examples=40)
 def test_no_set_that_may_have_run_leaves_less_than_the_one_that_is_drawn(seed: int) -> None:
     problem = order_problem(random_graph(seed, 8), merge=False)
     for unit in range(len(problem.units)):
@@ -86,7 +85,6 @@ def test_no_set_that_may_have_run_leaves_less_than_the_one_that_is_drawn(seed: i
 
 
 @given(st.integers(0, 10_000))
-@settings(deadline=None, max_examples=40)
 def test_steps_agree_with_the_kernel_that_replays_orders(seed: int) -> None:
     problem = order_problem(random_graph(seed, 8), merge=False)
     order = least_peak_first(problem.arrays).tolist()

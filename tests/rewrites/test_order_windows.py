@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine.kernels.order.greedy import greedy_order
@@ -19,7 +19,6 @@ from tests.rewrites.order_graphs import layered_graph, random_graph
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 14), st.booleans())
-@settings(deadline=None)
 def test_a_part_has_the_bytes_of_the_whole(seed: int, ops: int, in_place: bool) -> None:
     graph, draw = random_graph(seed, ops), Random(seed)
     problem = order_problem(graph, take_over=take_over(graph) if in_place else None)

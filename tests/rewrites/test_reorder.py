@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memplan_engine import SolveLimits, check_reorder, find_peak, load, reorder
@@ -34,7 +34,6 @@ def example_graph(name: str) -> Graph:
 
 @given(seeds, st.integers(1, 11), st.booleans())
 @example(195, 10, True)  # what leads to an op that writes in place
-@settings(deadline=None, max_examples=200)
 def test_no_order_is_better(seed: int, ops: int, in_place: bool) -> None:
     graph = random_graph(seed, ops)
     assert judged(graph, in_place) == ""
@@ -42,7 +41,6 @@ def test_no_order_is_better(seed: int, ops: int, in_place: bool) -> None:
 
 
 @given(seeds, st.integers(1, 9), st.booleans(), st.integers(0, 20))
-@settings(deadline=None, max_examples=100)
 def test_no_order_within_a_limit_is_lost_by_placing_the_end(
     seed: int, ops: int, in_place: bool, limit: int
 ) -> None:
@@ -56,7 +54,6 @@ def test_no_order_within_a_limit_is_lost_by_placing_the_end(
 
 
 @given(seeds, st.integers(1, 6))
-@settings(deadline=None, max_examples=50)
 def test_the_live_bytes_of_every_order_are_those_of_the_pipeline(seed: int, ops: int) -> None:
     graph = random_graph(seed, ops)
     problem = order_problem(graph, merge=False)
@@ -67,7 +64,6 @@ def test_the_live_bytes_of_every_order_are_those_of_the_pipeline(seed: int, ops:
 
 
 @given(seeds, st.integers(2, 7), st.randoms(use_true_random=False))
-@settings(deadline=None, max_examples=150)
 def test_the_checker_takes_an_order_if_and_only_if_it_keeps_the_dependencies(
     seed: int, ops: int, draw: object
 ) -> None:
@@ -80,7 +76,6 @@ def test_the_checker_takes_an_order_if_and_only_if_it_keeps_the_dependencies(
 
 
 @given(seeds, st.integers(1, 9))
-@settings(deadline=None, max_examples=50)
 def test_no_cut_of_an_op_passes_the_best_order(seed: int, ops: int) -> None:
     graph = random_graph(seed, ops)
     problem = order_problem(graph)
@@ -90,7 +85,6 @@ def test_no_cut_of_an_op_passes_the_best_order(seed: int, ops: int) -> None:
 
 
 @given(seeds, st.integers(1, 20), st.booleans())
-@settings(deadline=None)
 def test_units_need_what_their_ops_need(seed: int, ops: int, in_place: bool) -> None:
     graph = random_graph(seed, ops)
     table = take_over(graph) if in_place else None

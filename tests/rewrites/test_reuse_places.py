@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine.graph import Graph, Tensor
@@ -204,7 +204,6 @@ def runs(memory: list[tuple[int, int]]) -> list[Piece]:
 
 
 @pytest.mark.quarantine
-@settings(max_examples=60, deadline=None)
 @given(writes)
 def test_contents_are_those_of_a_memory_byte_by_byte(drawn: list[tuple[int, int, int, int]]) -> None:
     contents, memory = Contents(), [(-1, 0)] * 20
@@ -217,7 +216,6 @@ def test_contents_are_those_of_a_memory_byte_by_byte(drawn: list[tuple[int, int,
 
 
 @pytest.mark.quarantine
-@settings(max_examples=100, deadline=None)
 @given(writes, writes)
 def test_the_first_difference_is_that_of_two_memories_byte_by_byte(
     one: list[tuple[int, int, int, int]], other: list[tuple[int, int, int, int]]

@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine import adopt, load, make_plan
@@ -29,8 +29,6 @@ from memplan_engine.rewrites.reuse.in_place import _Draft as InPlaceDraft
 from memplan_engine.schedule import Schedule, multi_stream, sequential
 from tests.rewrites.reuse_graphs import execute, execute_as_it_is, execute_plan, net_of_four, random_graph
 
-GRAPHS = settings(max_examples=300, deadline=None, derandomize=True)
-
 
 def random_case(seed: int, ops: int, streams: int) -> tuple[Graph, Schedule]:
     graph = random_graph(seed, ops)
@@ -40,7 +38,6 @@ def random_case(seed: int, ops: int, streams: int) -> tuple[Graph, Schedule]:
 cases = given(st.integers(0, 10**6), st.integers(3, 18), st.integers(0, 3))
 
 
-@GRAPHS
 @cases
 def test_reuse_is_sound_and_computes_the_same_bits(seed: int, ops: int, streams: int) -> None:
     graph, schedule = random_case(seed, ops, streams)
@@ -51,7 +48,6 @@ def test_reuse_is_sound_and_computes_the_same_bits(seed: int, ops: int, streams:
     assert execute_plan(plan, Random(seed)) == execute_as_it_is(graph, schedule)
 
 
-@GRAPHS
 @cases
 def test_the_peak_never_rises(seed: int, ops: int, streams: int) -> None:
     graph, schedule = random_case(seed, ops, streams)
@@ -64,7 +60,6 @@ def test_the_peak_never_rises(seed: int, ops: int, streams: int) -> None:
     assert both <= in_place
 
 
-@GRAPHS
 @cases
 def test_plans_of_any_graph_run_in_their_arena(seed: int, ops: int, streams: int) -> None:
     graph, schedule = random_case(seed, ops, streams)

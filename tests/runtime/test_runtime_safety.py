@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine import (
@@ -102,7 +102,6 @@ def test_the_largest_arena_that_guards_may_make(blocks: tuple[Program, Plan]) ->
 # Plans at fault
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_two_live_buffers_that_overlap_are_refused_and_caught_if_forced(data: st.DataObject) -> None:
     """Every time: over random pairs, any number of shared bytes, and whatever the values are."""

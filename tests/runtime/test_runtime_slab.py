@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -301,7 +301,6 @@ def test_large_alignments() -> None:
 # The order
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_any_order_that_keeps_dependencies_keeps_the_result(random: Any) -> None:
     """A pure graph, shuffled: any topological order gives the same bits, because bytes that are taken over

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 from torch import nn
@@ -85,7 +85,6 @@ def test_a_larger_input_plans_anew_and_a_smaller_one_does_not(caplog: pytest.Log
 SIZES = st.lists(st.tuples(st.integers(2, 9), st.integers(2, 7)), min_size=1, max_size=4)
 
 
-@settings(max_examples=10, deadline=None)
 @given(sizes=SIZES)
 def test_growth_and_shrinking_in_any_order(sums: StaticRuntime, sizes: list[tuple[int, int]]) -> None:
     """The same bits; the buffer has the largest size seen of every storage, and everything lies inside of its

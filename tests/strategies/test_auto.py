@@ -10,7 +10,7 @@ import time
 import memplan_examples
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from benchmarks.families import adversarial, perfect
 from benchmarks.families import drawn as random_instances
@@ -36,7 +36,6 @@ def constructive(problem):
 
 
 @given(problem=drawn.problems(most=10))
-@settings(max_examples=60, deadline=None)
 def test_it_is_never_worse_than_any_constructive_strategy(problem):
     plan = make_plan(problem, limits=SolveLimits(0.3))
     reference.assert_sound(problem, plan.offsets.tolist())

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.families import adversarial, perfect
@@ -82,7 +82,6 @@ def test_from_no_reuse_it_is_search_alone_that_finds_the_optimum(kind):
 
 
 @given(problem=drawn.problems(most=7, steps=5, largest=5, alignments=st.sampled_from([1, 1, 2, 3])))
-@settings(max_examples=120, deadline=None)
 def test_whatever_a_problem_has(problem):
     check_optimum(problem)
 
@@ -92,7 +91,6 @@ def test_whatever_a_problem_has(problem):
         most=8, steps=6, largest=6, gaps=False, alignments=st.sampled_from([1, 1, 1, 2, 64])
     )
 )
-@settings(max_examples=100, deadline=None)
 def test_alignments_zero_sizes_and_fixed_offsets(problem):
     plan = solve(problem)
     assert plan.bound.nbytes == plan.arena_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import memplan_examples
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from memplan_examples.make_mobilenet import mobilenet_v1, mobilenet_v2
 
@@ -46,7 +46,6 @@ def by_size(problem):
 
 
 @given(problem=drawn.problems(gaps=False, fixed=False, most=16, alignments=st.just(1)))
-@settings(max_examples=200, deadline=None)
 def test_greedy_by_size_and_by_breadth_are_the_papers(problem):
     # Nobody plans tensors without bytes, and the paper does not say where they would go.
     problem = make_problem(problem.start, problem.end, np.maximum(problem.size, 1))
@@ -56,7 +55,6 @@ def test_greedy_by_size_and_by_breadth_are_the_papers(problem):
 
 
 @given(problem=drawn.problems(gaps=False, fixed=False, most=16))
-@settings(max_examples=200, deadline=None)
 def test_linear_scan_is_the_published_one(problem):
     assert make_plan(problem, "linear_scan").offsets.tolist() == plain.linear_scan(problem)
     first = LinearScan(FitRule.FIRST).place(problem, SolveLimits()).offsets.tolist()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from memplan_engine import FREE, PlanError, Problem, SolveLimits, make_plan, make_problem, validate_plan
 from memplan_engine.planner import adopt
@@ -36,7 +36,6 @@ def ended() -> SolveLimits:
 
 
 @given(problems())
-@settings(max_examples=200, deadline=None)
 def test_slots_give_a_valid_placement(problem: Problem) -> None:
     plain = replace(problem, gaps={}, fixed=np.full(len(problem), FREE))
     offsets = place_in_slots(plain, by_start(plain))

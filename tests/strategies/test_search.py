@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine.bounds import lower_bound
@@ -66,7 +66,6 @@ def half_placed(draw, **kinds):
 @given(
     keys=st.lists(st.integers(0, 2**63 - 1) | st.integers(0, 300), max_size=120), repeat=st.integers(1, 30)
 )
-@settings(max_examples=60, deadline=None)
 def test_pairs_are_sorted_by_key_and_equal_ones_keep_their_order(keys, repeat):
     keys = keys * repeat
     sorter = radix.make_sorter(len(keys))
@@ -78,7 +77,6 @@ def test_pairs_are_sorted_by_key_and_equal_ones_keep_their_order(keys, repeat):
 
 
 @given(drawing=half_placed(), begin=st.integers(0, 9), length=st.integers(1, 10))
-@settings(max_examples=120, deadline=None)
 def test_the_index_finds_exactly_the_placed_pieces_live_in_a_stretch(drawing, begin, length):
     problem, ejection, placed, _ = drawing
     timeline = make_timeline(problem)
@@ -103,7 +101,6 @@ def test_the_index_finds_exactly_the_placed_pieces_live_in_a_stretch(drawing, be
 
 
 @given(drawing=half_placed(), first=st.booleans())
-@settings(max_examples=200, deadline=None)
 def test_a_hole_is_the_one_that_the_definition_chooses(drawing, first):
     problem, ejection, placed, buffer = drawing
     state = ejection.state
@@ -136,7 +133,6 @@ def in_the_way(problem, placed, buffer, offset):
 
 
 @given(drawing=half_placed(gaps=False), spare=st.integers(0, 10))
-@settings(max_examples=200, deadline=None)
 def test_the_cheapest_place_is_cheap_and_nothing_held_is_in_its_way(drawing, spare):
     problem, ejection, placed, buffer = drawing
     state = ejection.state
@@ -162,7 +158,6 @@ def test_the_cheapest_place_is_cheap_and_nothing_held_is_in_its_way(drawing, spa
 
 
 @given(drawing=half_placed(), share=st.floats(0.3, 1.0), moves=st.integers(0, 60), seed=st.integers(0, 9))
-@settings(max_examples=150, deadline=None)
 def test_after_any_moves_what_is_placed_is_sound_and_below_the_ceiling(drawing, share, moves, seed):
     problem, ejection, placed, _ = drawing
     ends = [o + int(problem.size[b]) for b, o in placed.items()]
@@ -251,7 +246,6 @@ def test_by_heat_by_hand():
 
 
 @given(problem=drawn.problems())
-@settings(max_examples=50, deadline=None)
 def test_never_worse_than_a_constructive_strategy_and_the_same_each_time(problem):
     strategy = Search(iterations=100)
     placement, again = (strategy.place(problem, SolveLimits(seed=5)) for _ in "12")
@@ -265,7 +259,6 @@ def test_never_worse_than_a_constructive_strategy_and_the_same_each_time(problem
 
 
 @given(problem=drawn.problems(most=5, steps=5, largest=5, alignments=st.sampled_from([1, 2, 3])))
-@settings(max_examples=60, deadline=None)
 def test_on_tiny_problems_it_is_not_below_the_optimum_and_nearly_always_meets_it(problem):
     placement = Search().place(problem, SolveLimits())
     assert reference.optimum(problem) <= reference.arena(problem, placement.offsets)

@@ -8,7 +8,7 @@ from itertools import pairwise, product
 import memplan_examples
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine import load
@@ -62,7 +62,6 @@ def test_the_family_is_there():
 
 
 @given(problem=drawn.problems(fixed=False, most=16))
-@settings(max_examples=150, deadline=None)
 def test_every_greedy_follows_its_definition(problem):
     for name, reference_of in REFERENCES.items():
         assert objects_of(problem, name) == reference_of(problem), name
@@ -79,14 +78,12 @@ def test_the_definitions_hold_for_hundreds_of_buffers_too(name):
 
 
 @given(problem=drawn.problems(fixed=False, most=6, steps=6))
-@settings(max_examples=100, deadline=None)
 def test_min_cost_flow_adds_the_least_memory_of_all_assignments(problem):
     objects = objects_of(problem, "shared_objects_min_cost_flow")
     assert plain.growth(problem, objects) == plain.least_growth(problem)
 
 
 @given(problem=drawn.problems(fixed=False, most=5, steps=5))
-@settings(max_examples=100, deadline=None)
 def test_no_assignment_is_below_the_sum_of_the_positional_maxima(problem):
     assert shared_objects_bound(problem) <= least_total(problem)
     for name in FAMILY:
@@ -95,7 +92,6 @@ def test_no_assignment_is_below_the_sum_of_the_positional_maxima(problem):
 
 
 @given(problem=drawn.problems(fixed=False))
-@settings(max_examples=100, deadline=None)
 def test_objects_keep_apart_and_hold_one_buffer_at_a_time(problem):
     for name in FAMILY:
         plan = make_plan(problem, name)
@@ -319,7 +315,6 @@ def test_a_column_of_objects_that_makes_no_sense(objects, message):
 
 
 @given(problem=drawn.problems(least=2, fixed=False), data=st.data())
-@settings(max_examples=100, deadline=None)
 def test_a_member_moved_to_another_object_is_always_caught_when_it_is_in_the_way(problem, data):
     plan = make_plan(problem, "shared_objects_by_size")
     buffer = data.draw(st.integers(0, len(problem) - 1))

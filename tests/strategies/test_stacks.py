@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 
 from memplan_engine.bounds import Bound, BoundKind, lower_bound
 from memplan_engine.feasibility.decision import Verdict, decide
@@ -48,7 +48,6 @@ def heaviest_by_trying_all(problem):
 
 
 @given(problem=drawn.problems(least=1, fixed=False))
-@settings(max_examples=100, deadline=None)
 def test_the_heaviest_of_all(problem):
     found = heaviest_stack(problem, 0)
     # A buffer that is whole at no step bounds nothing but by its size, which is another bound's business.

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from memplan_dashboard.background.jobs import goes_on
 
@@ -70,7 +70,6 @@ def test_the_strategies_that_people_know_are_there():
 
 
 @given(problem=drawn.problems())
-@settings(max_examples=120, deadline=None)
 def test_every_placement_is_sound_and_none_is_below_the_bound(problem):
     before, bound = problem.fingerprint, lower_bound(problem).nbytes
     arenas = {}
@@ -96,7 +95,6 @@ def test_every_placement_is_sound_and_none_is_below_the_bound(problem):
 
 
 @given(problem=drawn.problems(fixed=False, alignments=st.just(1)))
-@settings(max_examples=100, deadline=None)
 def test_without_alignment_and_fixed_offsets_no_strategy_is_above_naive(problem):
     arenas = {plan.strategy: plan.arena_bytes for plan in compare(problem, seconds=QUICK)}
     # Linear scan may: what it moves up leaves bytes behind that nobody asks for again.
@@ -119,7 +117,6 @@ def test_alignment_alone_can_lift_a_greedy_above_naive_but_never_auto():
 @given(
     problem=drawn.problems(most=5, steps=5, largest=5, alignments=st.sampled_from([1, 2, 3])),
 )
-@settings(max_examples=150, deadline=None)
 def test_on_tiny_problems_bound_optimum_and_arena_come_in_that_order(problem):
     optimum = reference.optimum(problem)
     assert reference.load(problem) <= lower_bound(problem).nbytes <= optimum
@@ -143,7 +140,6 @@ def test_where_greedy_by_size_fails_by_hand():
 
 @pytest.mark.parametrize("name", ORDERED)
 @given(problem=drawn.problems(fixed=False))
-@settings(max_examples=60, deadline=None)
 def test_each_order_follows_its_definition(name, problem):
     strategy = known_strategies()[name]
     order = strategy.order(make_timeline(problem)).tolist()

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 import sympy
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine import InputError
@@ -177,7 +177,6 @@ FORMULAS = st.recursive(
 )
 
 
-@settings(max_examples=120, deadline=None)
 @given(FORMULAS, st.lists(st.integers(1, 200), min_size=3, max_size=3))
 def test_what_is_printed_reads_back_to_the_same_values(text: str, numbers: list[int]) -> None:
     at = dict(zip(("n", "seq", "batch"), numbers, strict=True))

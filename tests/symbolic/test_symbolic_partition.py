@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine import InputError, lower_bound, make_plan, make_problem, to_problem, validate_plan
@@ -144,7 +144,6 @@ SPANS = st.tuples(st.integers(0, 15), st.integers(1, 6)).map(lambda pair: (pair[
 NODES = st.lists(st.tuples(st.integers(0, 6).map(lambda size: 16 * size), SPANS), max_size=25)
 
 
-@settings(max_examples=150, deadline=None)
 @given(NODES)
 def test_the_same_input_gives_what_tract_gives(nodes: list[tuple[int, tuple[int, int]]]) -> None:
     rows = requirements(*((i, *span, size) for i, (size, span) in enumerate(nodes)))
@@ -164,7 +163,6 @@ def test_the_same_input_gives_what_tract_gives(nodes: list[tuple[int, tuple[int,
 SIZES = st.sampled_from(["4*n", "n**2", "64", "8*(n//2 + 1)", "max(n, 40)", "2*n*m", "m", "0*n"])
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     st.lists(st.tuples(SIZES, SPANS), min_size=1, max_size=20),
     st.integers(1, 64),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine import InputError, adopt, make_plan, make_problem, to_problem, validate_plan
@@ -61,7 +61,6 @@ def test_trends_by_hand(text: str, expected: Trend) -> None:
     assert trend(parse(text), "n", THREE) is expected
 
 
-@settings(max_examples=200, deadline=None)
 @given(FORMULAS, st.integers(1, 199), st.integers(1, 200), st.integers(1, 200))
 def test_a_trend_is_never_refuted_by_values(text: str, n: int, seq: int, batch: int) -> None:
     formula = parse(text)
@@ -221,7 +220,6 @@ def test_plans_that_cannot_be_checked_are_refused() -> None:
         revalidate(replace(plan, problem=gaps))
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.lists(
         st.sampled_from(["4*n", "n*n", "100", "8*(n//3)", "n % 7", "300 - 4*n", "n*n - 3*n + 3"]),

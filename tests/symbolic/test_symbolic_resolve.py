@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine import Graph, InputError, check_graph, to_problem
@@ -227,7 +227,6 @@ def test_sizes_that_sum_past_the_limit_are_an_error() -> None:
         symbolic_problem(graph).at({"n": 40}, origin=False)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 16), st.integers(1, 512))
 def test_the_symbolic_problem_is_the_problem_of_the_resolved_graph(batch: int, seq: int) -> None:
     values = {"batch": batch, "seq": seq}

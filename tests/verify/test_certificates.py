@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine.bounds import Bound, BoundKind
@@ -79,20 +79,17 @@ def test_every_buffer_of_that_core_is_needed(left_out):
 
 
 @given(drawn.problems(most=5, steps=4, largest=6, alignments=st.sampled_from([1, 1, 2, 3, 4])))
-@settings(max_examples=300, deadline=None)
 def test_it_decides_as_brute_force_does(problem):
     """Alignments, gaps with windows and fixed offsets."""
     assert optimum_by_replay(problem) == reference.optimum(problem)
 
 
 @given(drawn.problems(least=4, most=6, steps=3, largest=4, gaps=False, fixed=False, alignments=st.just(1)))
-@settings(max_examples=200, deadline=None)
 def test_it_decides_as_brute_force_does_where_much_is_live(problem):
     assert optimum_by_replay(problem) == reference.optimum(problem)
 
 
 @given(drawn.problems(least=1, most=2, steps=4, largest=5, fixed=False))
-@settings(max_examples=200, deadline=None)
 def test_it_decides_as_brute_force_does_where_each_buffer_is_there_twice(problem):
     n = len(problem)
     columns = (np.tile(column, 2) for column in (problem.start, problem.end, problem.size))
@@ -174,7 +171,6 @@ def test_all_that_a_pair_excludes_is_excluded():
 
 
 @given(drawn.problems(least=2, most=4, steps=4, largest=6), st.integers(1, 12))
-@settings(max_examples=200, deadline=None)
 def test_a_claim_that_is_far_too_large_is_refuted_as_well(problem, spare):
     room = reference.optimum(problem) + spare
     found = replay(problem, whole(problem, room + 1))

@@ -7,7 +7,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from memplan_engine.bounds import Bound, BoundKind
@@ -164,7 +164,6 @@ def test_an_aligned_certificate_with_a_unit_that_not_every_offset_keeps_is_refus
 
 
 @given(problem=drawn.problems(least=2), data=st.data())
-@settings(max_examples=250, deadline=None)
 def test_overlaps_are_found_exactly_where_brute_force_finds_them(problem, data):
     """Any offsets at all: the checker's pairs, steps and bytes against all pairs at all steps."""
     offsets = [data.draw(st.integers(0, 40)) * int(a) for a in problem.alignment]
@@ -185,7 +184,6 @@ def test_overlaps_are_found_exactly_where_brute_force_finds_them(problem, data):
 
 
 @given(problem=drawn.problems(least=2, fixed=False), data=st.data())
-@settings(max_examples=150, deadline=None)
 def test_an_overlap_made_on_purpose_is_always_caught(problem, data):
     plan = make_plan(problem, "greedy_by_size")
     one, other = data.draw(st.permutations(range(len(problem))).map(lambda order: order[:2]))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine import (
@@ -130,7 +130,6 @@ def edits_of(draw, problem):
 
 
 @given(data=st.data(), problem=drawn.problems(least=1, most=8))
-@settings(max_examples=60, deadline=None)
 def test_edits_keep_problems_sound_and_undo_gives_the_original(data, problem):
     scenario, seen = Scenario(), [problem]
     for _ in range(data.draw(st.integers(1, 4))):

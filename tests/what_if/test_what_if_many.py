@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from memplan_engine import Drop, Gap, Resize, SolveLimits, apply, fit_into, make_plan, make_problem
@@ -37,7 +37,6 @@ def test_what_overhangs_goes_where_nothing_is_packed():
 buffers = some.tuples(some.integers(0, 6), some.integers(1, 4), some.integers(1, 9))
 
 
-@settings(max_examples=40, deadline=None)
 @given(some.lists(buffers, min_size=1, max_size=9), some.integers(1, 30), some.integers(0, 4))
 def test_the_rest_really_fits(rows, capacity, gap):
     start, length, size = (np.array(column) for column in zip(*rows, strict=True))

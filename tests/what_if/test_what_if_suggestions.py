@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine import (
@@ -182,7 +182,6 @@ def least_drops(problem, capacity):
 
 
 @given(problem=drawn.problems(least=1, most=7, fixed=False), share=st.floats(0, 1))
-@settings(max_examples=60, deadline=None)
 def test_the_cover_is_the_smallest_there_is(problem, share):
     capacity = int(reference.load(problem) * share)
     found = smallest_cover(problem, capacity)
@@ -214,7 +213,6 @@ def test_a_cover_that_is_too_large_for_the_exact_search_says_so(monkeypatch):
     ),
     less=st.integers(1, 4),
 )
-@settings(max_examples=40, deadline=None)
 def test_suggestions_fit_and_nothing_smaller_does_where_that_is_proved(problem, less):
     capacity = reference.least_arena(problem) - less
     if capacity < 0:
