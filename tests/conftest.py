@@ -5,13 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
 from memplan_engine.cli import app as command_line
@@ -22,9 +20,6 @@ from tests.support.buffer_list import BUFFERS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext
-
-MOST_TOLD = 2_000
-"""Characters of what a test said that passed when it was tried again."""
 
 # Thousands of tests are collected beside torch, transformers and Streamlit: to go through all of these for
 # garbage time and again is a quarter of the collection.
@@ -45,26 +40,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "chromium" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
-
-
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Try a test that drives a browser once more where it has failed, and warn of that with what it said.
-
-    Beside other work a browser may want for a core as long as anybody waits. What is wrong fails twice; what
-    is a race stands among the warnings.
-    """
-    if item.get_closest_marker("browser") is None:
-        return None
-    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    reports = runtestprotocol(item, log=False, nextitem=nextitem)
-    if failed := [report for report in reports if report.failed]:
-        warnings.warn(f"tried again: {item.nodeid}\n{failed[0].longreprtext[-MOST_TOLD:]}", stacklevel=1)
-        item._initrequest()  # type: ignore[attr-defined]
-        reports = runtestprotocol(item, log=False, nextitem=nextitem)
-    for report in reports:
-        item.ihook.pytest_runtest_logreport(report=report)
-    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-    return True
 
 
 def pytest_collection_finish() -> None:

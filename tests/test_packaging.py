@@ -136,7 +136,8 @@ def test_ci_runs_every_target_that_a_change_has_to_pass() -> None:
 def test_every_test_is_in_one_of_the_two_tiers() -> None:
     """Only the markers leave a test out of a tier."""
     makefile = (ROOT / "Makefile").read_text()
-    tiers = re.findall(r"^(test[\w-]*):.*\n\t\$\(PYTEST\)(?: --hypothesis-profile=thorough)? -m (.*) \$\(ARGS\)$", makefile, re.MULTILINE)
+    tier = r"^(test[\w-]*):.*\n\t\$\(PYTEST\)(?: --hypothesis-profile=thorough)? -m (.*) \$\(ARGS\)$"
+    tiers = re.findall(tier, makefile, re.MULTILINE)
     assert tiers == [
         ("test", '"not slow and not quarantine"'),
         ("test-slow", '"(slow or hypothesis) and not quarantine"'),
