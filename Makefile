@@ -14,7 +14,6 @@ EXTRAS ?= all
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --disable-pip-version-check -q
 comma := ,
 
 # One stamp for each set of extras: a second run finds it fresh and starts at once.
@@ -34,7 +33,7 @@ run: $(RUN_STAMP) ## install what is missing, then open the dashboard on 127.0.0
 	@exec $(BIN)/memplan dashboard $(ARGS)
 
 # Python may keep what it compiles, whatever the environment says: each worker, server and child starts sooner.
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -rfEs
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -rfEs
 
 test: $(TEST_STAMP) browser ## run all tests except the slow ones (ARGS="-k name" for some)
 	$(PYTEST) -m "not slow and not quarantine" $(ARGS)
@@ -88,17 +87,7 @@ clean: ## remove the virtual environment, caches and build leftovers
 $(BIN)/python:
 	@scripts/make-venv.sh $(VENV) $(PYTHON)
 
-# Only files with a hash in the lock, setuptools for the build among them. Some builds need packages that the lock
-# does not know, such as the CUDA libraries of a torch for GPUs: those come by constraints.txt.
-# The documentation is read from the sources: it needs no kernels.
 $(VENV)/.installed-%: $(PINS) | $(BIN)/python
 	@echo "memplan: installing into $(VENV) (the first time takes a few minutes)"
-	$(BIN)/python scripts/lock.py $(subst -, ,$*) >$(VENV)/pins.txt
-	$(PIP) --no-deps --require-hashes -r $(VENV)/pins.txt
-	$(PIP) --no-deps --no-build-isolation -e .
-	@$(BIN)/python -m pip check >/dev/null || { echo "memplan: installing what these packages need besides"; \
-		$(PIP) -c constraints.txt --no-build-isolation -e '.[$(subst -,$(comma),$*)]'; }
-	@$(if $(filter docs,$*),,echo "memplan: compiling the kernels, once")
-	@$(if $(filter test,$*),$(BIN)/python -m tests.support.compile_replays & )$(if $(filter docs,$*),,$(BIN)/python -c \
-		'from memplan_engine.warm_up import compile_kernels; compile_kernels()';) wait
+	@scripts/install.sh $(BIN)/python $(subst -,$(comma),$*)
 	@touch $@

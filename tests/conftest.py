@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
+import random
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,11 +38,33 @@ settings.load_profile("quick")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that drives a browser, so that `-m "not browser"` leaves them out."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--shuffle-files SEED`, which `scripts/flaky.sh` uses."""
+    parser.addoption("--shuffle-files", type=int, metavar="SEED", help="run the files in another order")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that drive a browser and put them last; the files with most tests come first."""
     for item in items:
         if "chromium" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
+    counts = Counter(item.path for item in items)
+    files = sorted(counts, key=counts.__getitem__, reverse=True)
+    if (seed := config.getoption("shuffle_files")) is not None:
+        random.Random(seed).shuffle(files)
+    places = {path: place for place, path in enumerate(files)}
+    items.sort(key=lambda item: (item.get_closest_marker("browser") is not None, places[item.path]))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Close the browser before a test that drives none, see `Chromium`."""
+    if item.get_closest_marker("browser") is None:
+        CHROMIUM.close()
+
+
+def pytest_unconfigure() -> None:
+    """Close the browser."""
+    CHROMIUM.close()
 
 
 def pytest_collection_finish() -> None:
@@ -54,40 +79,54 @@ def machine_code() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """A headless Chromium, fresh for each test file.
+class Chromium:
+    """A headless Chromium, launched when a test first needs it and kept for the tests after it.
 
-    Not for the session: while Playwright runs, its event loop counts as running in this thread, and a later
-    test that calls `asyncio.run` would fail. Where CI=true a missing browser is a failure, else a skip.
+    `context` keeps Streamlit's scripts compiled, which is most of what a page costs. While Playwright runs,
+    its event loop counts as running in this thread, so that `asyncio.run` fails: `close` ends it.
     """
-    path = find_chromium()
-    if path is None:
-        reason = "no Chromium found: `make browser` installs one, or set MEMPLAN_CHROMIUM"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    from playwright.sync_api import sync_playwright
 
-    with sync_playwright() as playwright:
-        # Playwright makes a new user folder for each launch and removes it.
-        browser = playwright.chromium.launch(executable_path=path, headless=True, args=FLAGS)
-        yield browser
-        browser.close()
+    def __init__(self) -> None:
+        self._running = contextlib.ExitStack()
+        self.browser: Browser | None = None
+        self.context: BrowserContext | None = None
+
+    def launch(self) -> Browser:
+        """Return the browser. Where CI=true a missing one is a failure, else a skip."""
+        if self.browser is None:
+            path = find_chromium()
+            if path is None:
+                reason = "no Chromium found: `make browser` installs one, or set MEMPLAN_CHROMIUM"
+                if os.environ.get("CI") == "true":
+                    pytest.fail(reason)
+                pytest.skip(reason)
+            from playwright.sync_api import sync_playwright
+
+            playwright = self._running.enter_context(sync_playwright())
+            # Playwright makes a new user folder for each launch and removes it.
+            self.browser = playwright.chromium.launch(executable_path=path, headless=True, args=FLAGS)
+            self._running.callback(self.browser.close)
+            self.context = self.browser.new_context()
+            self.context.new_page()  # What is cached stays only while a page is open.
+        return self.browser
+
+    def close(self) -> None:
+        """End the browser and Playwright, if they run."""
+        self.browser = self.context = None
+        self._running.close()
 
 
-@pytest.fixture(scope="module")
-def shared_context(chromium: Browser) -> Iterator[BrowserContext]:
-    """Where the tests of a file open their pages one after the other: fetching and compiling Streamlit's
-    scripts anew for each page is most of what a page costs."""
-    context = chromium.new_context()
-    context.new_page()  # With a page open, what is cached stays.
-    yield context
-    context.close()
+CHROMIUM = Chromium()
 
 
 @pytest.fixture
-def open_page(chromium: Browser, shared_context: BrowserContext) -> Iterator[Callable[..., Tab]]:
+def chromium() -> Browser:
+    """The browser of this worker, which all its browser tests share."""
+    return CHROMIUM.launch()
+
+
+@pytest.fixture
+def open_page(chromium: Browser) -> Iterator[Callable[..., Tab]]:
     """`open_page(url, width=1280, height=800, scheme="light")` gives a Tab, whose errors fail the test.
 
     A second page of one test is in a context of its own: it is another browser's.
@@ -95,7 +134,7 @@ def open_page(chromium: Browser, shared_context: BrowserContext) -> Iterator[Cal
     tabs: list[Tab] = []
 
     def open_one(url: str, *, width: int = 1280, height: int = 800, scheme: str = "light") -> Tab:
-        context = None if tabs else shared_context
+        context = None if tabs else CHROMIUM.context
         tabs.append(open_tab(chromium, url, width, height, scheme, context))
         return tabs[-1]
 
