@@ -25,6 +25,12 @@ from memplan_engine.verify.certificates import replay
 
 def compile_kernels() -> None:
     """Compile (or load from the cache) every kernel by planning a tiny problem in every way."""
+    compile_packing()
+    compile_others()
+
+
+def compile_packing() -> None:
+    """Compile the kernels that place buffers, prove and draw: about two thirds of the work."""
     with compiled_only():
         gaps: dict[int, tuple[Gap, ...]] = {0: (Gap(1, 2, 0, 4),)}
         problem = make_problem([0, 1, 2], [3, 4, 5], [8, 16, 8], alignment=4, gaps=gaps)
@@ -39,5 +45,13 @@ def compile_kernels() -> None:
         match_buffers(problem, hard_problem())
         rectangles = Rectangles(problem.start, problem.end, problem.size, problem.size)
         view_window(rectangles, Window(0, 5, 0, 32), (4, 4), most=0)
+
+
+def compile_others() -> None:
+    """Compile the kernels of the allocator and of orders.
+
+    They share none with `compile_packing`, so a second process can compile them at the same time.
+    """
+    with compiled_only():
         simulate_allocator(nothing_recorded())
         load_order_kernels()

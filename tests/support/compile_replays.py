@@ -1,7 +1,4 @@
-"""Compile the kernels of replays, which note what they do: `make test` runs this beside `compile_kernels`.
-
-A test that is the first to need them would wait for them, and the second core has nothing to do meanwhile.
-"""
+"""Compile the kernels of replays before the tests: the first test that needs them would wait for them."""
 
 from __future__ import annotations
 
@@ -11,7 +8,9 @@ from memplan_engine.replay.make import make_replay, replayable
 
 PROBLEM = make_problem([0, 1, 2, 0], [3, 4, 5, 2], [8, 16, 8, 8], alignment=4)
 
-if __name__ == "__main__":
+
+def compile_replays() -> None:
+    """Compile (or load from the cache) the kernels of every strategy that can be replayed."""
     with compiled_only():
         for name in replayable():
             make_replay(PROBLEM, name)
