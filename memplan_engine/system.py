@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import errno
+import gc
 import os
 import secrets
 import signal
@@ -11,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from memplan_engine.errors import InputError
 
@@ -25,6 +27,26 @@ def by_name(name: str) -> Any:
     asks for it, so that registries stay light, and a value is shown by a room that it does not know."""
     module, _, attribute = name.partition(":")
     return getattr(import_module(module), attribute)
+
+
+def parse_python(text: str | bytes, mode: Literal["exec", "eval"] = "exec") -> Any:
+    """Return the tree that `ast.parse` returns, with garbage collection paused.
+
+    Python 3.11 counts the depth of all trees under construction in one variable. A finalizer or another
+    thread that parses during a collection makes the first parse fail with "SystemError: AST constructor
+    recursion depth mismatch" (python/cpython issue 106905).
+
+    Raises
+    ------
+    SyntaxError, ValueError, RecursionError, MemoryError: those of `ast.parse`.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return ast.parse(text, mode=mode)
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def write_target(path: Path | str) -> Path:

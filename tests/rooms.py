@@ -59,7 +59,7 @@ ROOMS: dict[str, str] = {
     "recordings": ("errors units scope graph callers problem profile bounds plan strategies planner"),
     "allocator": "kernels.allocator errors units accelerators problem recordings",
     "symbolic": (
-        "kernels.shared_objects errors scope graph schedule problem lifetimes bounds "
+        "kernels.shared_objects errors system scope graph schedule problem lifetimes bounds "
         "plan verify strategies planner"
     ),
     "replay": (
@@ -95,8 +95,8 @@ ROOMS: dict[str, str] = {
         "rewrites.order formats formats.memplan_json"
     ),
     "advice": (
-        "errors units graph schedule problem profile lifetimes plan analysis strategies planner rewrites "
-        "rewrites.order rewrites.reuse feasibility what_if formats preparation"
+        "errors units system graph schedule problem profile lifetimes plan analysis strategies planner "
+        "rewrites rewrites.order rewrites.reuse feasibility what_if formats preparation"
     ),
     "fx_estimator": ("errors scope lifetimes formats.memplan_json torch_capture torch_capture.training"),
     "runtime": "errors system graph rewrites.order torch_capture torch_capture.training",
@@ -111,7 +111,8 @@ ROOMS: dict[str, str] = {
         "torch_capture.training runtime runtime.observer runtime.calibrate"
     ),
     "runtime.ranks": (
-        "errors recordings formats.memplan_json torch_capture torch_capture.training runtime runtime.recorder"
+        "errors system recordings formats.memplan_json torch_capture torch_capture.training runtime "
+        "runtime.recorder"
     ),
     "runtime.serving": "errors recordings torch_capture runtime.ranks runtime.recorder",
     "runtime.slab": (
@@ -126,7 +127,7 @@ ROOMS: dict[str, str] = {
         "errors units graph schedule problem lifetimes plan strategies planner "
         "torch_capture runtime runtime.slab runtime.trial"
     ),
-    "devices": "errors accelerators allocator recordings",
+    "devices": "errors system accelerators allocator recordings",
     "plotting": ("kernels.plotting errors units system graph problem profile plan analysis"),
     "reporters": (
         "errors units scope graph callers problem profile lifetimes bounds plan verify analysis calibration "

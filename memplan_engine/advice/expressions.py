@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from memplan_engine.graph import Op, Phase, Source
 from memplan_engine.rewrites.reuse.kinds import plain_kind
+from memplan_engine.system import parse_python
 
 MOST_LETTERS = 500
 """Of a line that is read; longer ones are data."""
@@ -56,7 +57,7 @@ def _parts(code: str) -> list[tuple[str, str]]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(code)
+            tree = parse_python(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     parts = [(name, ast.get_source_segment(code, node) or "") for node, name in evaluated(tree)]

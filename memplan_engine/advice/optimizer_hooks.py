@@ -9,6 +9,7 @@ from itertools import count
 
 from memplan_engine.advice.source_edits import Edited
 from memplan_engine.graph import Graph, Phase
+from memplan_engine.system import parse_python
 
 NO_STEP = "the step is not written in this file: one of your own, `step` in what the factory returns, can be"
 _SEVERAL = "several calls of step(): each optimizer would need hooks of its own parameters"
@@ -28,7 +29,7 @@ def update_in_backward(text: str, file: str, graph: Graph) -> Edited:
         for op in graph.ops
         if op.phase is Phase.OPTIMIZER and op.source is not None and op.source.file == file
     }
-    tree, lines = ast.parse(text), text.splitlines(keepends=True)
+    tree, lines = parse_python(text), text.splitlines(keepends=True)
     found = [
         (block, at)
         for block in _blocks(tree)

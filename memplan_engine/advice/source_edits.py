@@ -14,6 +14,7 @@ from memplan_engine.advice.code import WITH_FLAG
 from memplan_engine.advice.expressions import evaluated
 from memplan_engine.graph import Graph, Op, Phase, Source
 from memplan_engine.rewrites.reuse.kinds import has_in_place_form, plain_kind
+from memplan_engine.system import parse_python
 
 AUGMENTED: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 """Operators whose statement `x = x + y` can be `x += y`."""
@@ -43,7 +44,7 @@ def write_in_place(text: str, file: str, graph: Graph, over: Mapping[str, str]) 
     Only where each run of the line is in place and the line tells which part of it the op is. Raises
     SyntaxError for text that is no Python.
     """
-    tree, lines = ast.parse(text), text.splitlines()
+    tree, lines = parse_python(text), text.splitlines()
     groups: dict[tuple[int, str], list[Op]] = defaultdict(list)
     codes: dict[int, str] = {}
     for op in graph.ops:
@@ -188,7 +189,7 @@ def move_statements(text: str, file: str, graph: Graph) -> Edited:
     """`text` in which the statements of a function run in the order of the ops of `graph` that they make, as
     far as names let them: what a statement reads and writes, in the order of writes. Only plain assignments
     and calls in one block move, whole lines each."""
-    tree = ast.parse(text)
+    tree = parse_python(text)
     place: dict[int, list[int]] = {}
     for position, op in enumerate(graph.ops):
         if op.source is not None and op.source.file == file and op.phase in (None, Phase.FORWARD):

@@ -28,6 +28,7 @@ from typing import Any
 from memplan_engine.accelerators.presets import USUAL, accelerator
 from memplan_engine.errors import InputError
 from memplan_engine.recordings.configuration import Configuration, Value
+from memplan_engine.system import parse_python
 
 MOST = 4096
 """Configurations of a grid: at a quarter of a minute each a day's work, and more is a slip."""
@@ -139,7 +140,7 @@ class _File:
 
     def rule(self, text: str, names: dict[str, Any]) -> Callable[[dict[str, Value]], bool]:
         try:
-            tree = ast.parse(text, mode="eval").body
+            tree = parse_python(text, mode="eval").body
             for node in ast.walk(tree):
                 if isinstance(node, ast.Name) and node.id not in names:
                     raise self.refuse("constraints", f"{node.id!r} in {text!r}", f"one of {', '.join(names)}")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import MAX_BYTES
+from memplan_engine.system import parse_python
 
 if TYPE_CHECKING:
     import sympy
@@ -143,7 +144,7 @@ def _parse(text: str) -> Formula:
     if len(text) > MOST_CHARACTERS:
         raise _BadFormulaError(f"{len(text)} characters (at most {MOST_CHARACTERS} are read)")
     try:
-        tree = ast.parse(text.strip(), mode="eval")
+        tree = parse_python(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise _BadFormulaError("a part that cannot be read") from None
     names: set[str] = set()

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
+from memplan_engine.system import parse_python
 from memplan_engine.torch_capture.torch_fake import fake_mode, fake_storage, fake_view
 from memplan_engine.torch_capture.torch_graph import Program
 from memplan_engine.torch_capture.torch_run import as_input_error
@@ -218,7 +219,7 @@ def _vet_expression(text: Any, source: str) -> None:
     """Both printed forms of sympy are fine: `2*s0`, and `Mul(Integer(2), Symbol('s0', integer=True))`."""
     try:
         sound = isinstance(text, str) and len(text) <= MAX_EXPRESSION
-        sound = sound and _is_arithmetic(ast.parse(text, mode="eval").body)
+        sound = sound and _is_arithmetic(parse_python(text, mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         sound = False
     if not sound:

@@ -22,6 +22,7 @@ from memplan_engine.formats.memplan_json.sweep_folder import recorded, write_swe
 from memplan_engine.recordings.configuration import Configuration
 from memplan_engine.runtime.ranks.rank_runs import observe_ranks
 from memplan_engine.runtime.recorder.script_run import MOST_STEPS, SECONDS, check_script
+from memplan_engine.system import parse_python
 
 LETTERS = 16
 """Of a digest in the name of a folder."""
@@ -155,7 +156,7 @@ def local_sources(script: Path) -> list[Path]:
             continue
         found[path] = None
         try:
-            tree = ast.parse(path.read_bytes())
+            tree = parse_python(path.read_bytes())
         except (SyntaxError, ValueError):
             # It is said when it runs.
             continue

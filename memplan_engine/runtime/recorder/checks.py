@@ -7,6 +7,7 @@ import linecache
 from functools import cache
 from types import FrameType
 
+from memplan_engine.system import parse_python
 from memplan_engine.torch_capture.torch_source import is_ours, portable_path
 
 PLUMBING = (
@@ -38,7 +39,7 @@ def _is_plumbing(file: str) -> bool:
 def _checks(file: str) -> dict[int, bool]:
     """By line the answer that has the check there pass; lines that ask for several truths are left out."""
     try:
-        tree = ast.parse("".join(linecache.getlines(file)))
+        tree = parse_python("".join(linecache.getlines(file)))
     except SyntaxError:
         return {}
     checks: dict[int, bool] = {}
