@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -30,14 +31,15 @@ SPARE_SECONDS = 60.0
 @dataclass(frozen=True, slots=True)
 class FitAsked:
     """What is fitted, and how: the `document` by key and `version`, its sizes `dims`; `only` are the stages
-    that may be used, `seconds` the limit of each search."""
+    that may be used, `seconds` and `nodes` the limits of each search, None for no limit."""
 
     document: str
     version: tuple[int, int]
     dims: tuple[tuple[str, int], ...]
     how: Preparation
     only: tuple[str, ...]
-    seconds: float
+    seconds: float | None
+    nodes: int | None = None
 
 
 @dataclass(eq=False)
@@ -59,7 +61,8 @@ class FitJob(ProcessJob):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.until = self.until or MOST_SEARCHES * self.asked.seconds + SPARE_SECONDS
+        seconds = math.inf if self.asked.seconds is None else self.asked.seconds
+        self.until = self.until or MOST_SEARCHES * seconds + SPARE_SECONDS
 
     def line_up(self) -> None:
         """Wait for a turn."""
@@ -72,7 +75,8 @@ class FitJob(ProcessJob):
             self._enter(State.RUNNING)
             how = self.asked.how
             options = {"alignment": how.alignment, "unread": how.unread, "round_sizes": how.round_sizes}
-            given = {"only": self.asked.only, "seconds": self.asked.seconds, "how": options}
+            limits = {"seconds": self.asked.seconds, "nodes": self.asked.nodes}
+            given = {"only": self.asked.only, "how": options, **limits}
             try:
                 self._start(PROCESS, {"graph": dumps(self.graph).decode(), **given})
             except MemplanError as error:

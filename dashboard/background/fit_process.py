@@ -57,7 +57,7 @@ def main() -> None:
     """Fit what comes in, as far as it is let."""
     commands, answers = open_pipes()
     asked, _ = first_message(commands)
-    limits = SolveLimits(asked["seconds"])
+    limits = SolveLimits(asked["seconds"], nodes=asked["nodes"])
     threading.Thread(target=stop_when_asked, args=(commands, limits), daemon=True).start()
     teller = _Teller(answers, limits)
     end: dict[str, Any] = {"kind": "done"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -63,7 +64,9 @@ class WholeJob(ProcessJob):
             process = self._process
         if process is not None:
             process.kill()
-            process.wait(END_SECONDS)
+            # The thread that listens to it waits for its end, too.
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(END_SECONDS)
 
     def suspend(self) -> None:
         """What the scheduler does at the limit."""

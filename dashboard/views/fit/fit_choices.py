@@ -107,6 +107,6 @@ def command_of(asked: FitAsked, label: str, capacity: int | None) -> str:
         words += ["--capacity", bytes_text(capacity).replace(" ", "")]
     if asked.only != LOWERING:
         words += ["--only", ",".join(asked.only)]
-    if asked.seconds != float(state.PARAMETERS["fit_limit"]):
+    if asked.seconds is not None and asked.seconds != float(state.PARAMETERS["fit_limit"]):
         words += ["--seconds", f"{asked.seconds:g}"]
     return shlex.join([*words, "-o", "order.json", "--save-plan", "plan.json"])
