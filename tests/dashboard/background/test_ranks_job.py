@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 pytest.importorskip("streamlit")
@@ -13,12 +11,7 @@ from memplan_dashboard.background.ranks_job import RanksAsked, RanksJob
 
 from memplan_engine import InputError
 from memplan_engine.formats.memplan_json.ranks_archive import load_ranks_archive
-
-
-def wait(job, seconds=240.0):
-    end = time.monotonic() + seconds
-    while job.state.is_active and time.monotonic() < end:
-        time.sleep(0.05)
+from tests.support.waiting import wait_until
 
 
 @pytest.mark.parametrize(
@@ -41,11 +34,11 @@ def test_the_arguments_are_those_of_the_script():
     assert asked.name == "small Llama, FSDP 2 × TP 2 × PP 2 GPipe, checkpoints full, batch 4"
 
 
-@pytest.mark.quarantine
+@pytest.mark.slow
 def test_ranks_come_as_a_zip_that_the_page_opens(tmp_path):
     job = RanksJob("a session", RanksAsked(world=16))
     job.run()
-    wait(job)
+    wait_until(lambda: not job.state.is_active, lambda: job.part)
     assert job.state is State.DONE, job.fault
     path = tmp_path / "a.ranks.zip"
     path.write_bytes(job.archive)
@@ -53,13 +46,11 @@ def test_ranks_come_as_a_zip_that_the_page_opens(tmp_path):
     assert (run.rank, run.ranks) == (0, tuple(range(16)))
 
 
-@pytest.mark.quarantine
 def test_cancelled_it_leaves_no_process():
     job = RanksJob("a session", RanksAsked())
     job.run()
-    while job.process_id is None:
-        time.sleep(0.01)
+    wait_until(lambda: job.process_id is not None)
     process = job._process
     job.cancel()
     assert (job.state, job.archive) == (State.CANCELLED, None)
-    assert process.poll() is not None
+    wait_until(lambda: process.poll() is not None)
