@@ -197,7 +197,7 @@ class Job(ProcessJob):
     """One search beyond `first`, the plan that was found while people waited.
 
     Seconds and history begin with those of `first`. With a `capacity` (bytes) the search ends as soon as a
-    plan fits into it, or is proved not to.
+    plan fits into it, or is proved not to. `nodes` limits the nodes it visits, None for no limit.
     """
 
     WORK = "search"
@@ -206,6 +206,7 @@ class Job(ProcessJob):
     until: float
     threads: int = 0
     capacity: int | None = None
+    nodes: int | None = None
     best: Plan = field(init=False)
     _history: list[Progress] = field(init=False)
     _samples: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=64))
@@ -281,12 +282,8 @@ class Job(ProcessJob):
                 return
             self.fault, self._nodes_before = "", self._nodes
             values, arrays = problem_message(self.first.problem)
-            asked = {
-                "strategy": self.first.strategy,
-                "seed": self._starts,
-                "threads": self.threads,
-                "capacity": self.capacity,
-            }
+            asked = {"strategy": self.first.strategy, "seed": self._starts, "threads": self.threads}
+            asked |= {"capacity": self.capacity, "nodes": self.nodes}
             self._start("memplan_dashboard.background.solver_process", {**values, **asked}, arrays)
 
     def suspend(self) -> None:

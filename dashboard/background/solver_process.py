@@ -93,7 +93,12 @@ def main() -> None:
     commands, answers = open_pipes()
     asked, arrays = first_message(commands)
     # The other side suspends, extends or ends the search. Without any limit a strategy might give up early.
-    limits = SolveLimits(LONGEST_SECONDS, seed=asked["seed"], threads=asked["threads"])
+    limits = SolveLimits(
+        LONGEST_SECONDS if asked["nodes"] is None else None,
+        seed=asked["seed"],
+        threads=asked["threads"],
+        nodes=asked["nodes"],
+    )
     threading.Thread(target=stop_when_asked, args=(commands, limits), daemon=True).start()
     teller = _Teller(limits, answers)
     threading.Thread(target=teller.run, daemon=True).start()
