@@ -50,7 +50,8 @@ DEFAULT_SECONDS = 10.0
 SHORT_SECONDS = 3.0
 """Below this limit their kernels are loaded before the clock starts."""
 TRIED_SECONDS = 1.0
-"""How long a plan without a search is looked for before the kernels of one are compiled."""
+"""How long a plan without a search is looked for before the kernels of one are compiled. No plan depends on
+it."""
 CHECKING_SECONDS = 1.5e-6
 """What checking a plan takes for each buffer; it is within the limit. A million take 1.1 s of CPU."""
 MOST_RESERVED = 0.25
@@ -76,8 +77,8 @@ def make_plan(
     strategy: a name (`known_strategies()` has them) or a strategy of one's own.
     alignment: bytes; for a graph 64 unless given; for a problem what its buffers say unless given.
     plan_inputs: graphs only: give the graph's inputs a place in the arena, too.
-    limits: time limit, seed, cancel flag and progress. By default an anytime strategy has 10 s, any
-        other no limit.
+    limits: limits in seconds and nodes, seed, cancel flag and progress. By default an anytime strategy
+        has 10 s, any other no limit.
 
     Raises
     ------
@@ -106,7 +107,7 @@ def make_plan(
         parameters,
         seconds,
         objects,
-        nodes=int(limits.counter[0]),
+        nodes=limits.visited,
         threads=placement.threads,
     )
     # A placement that meets its bound needs nothing more, whatever the clock says.
@@ -127,10 +128,12 @@ def compare(
     alignment: int | None = None,
     plan_inputs: bool = False,
     seconds: float = DEFAULT_SECONDS,
+    limits: SolveLimits | None = None,
 ) -> list[Plan]:
     """A plan of the same problem by each strategy of `names`, in that order; by default all that can.
 
-    `seconds` is the limit of each anytime strategy: of auto, exact and search.
+    `seconds` is the limit of each anytime strategy: of auto, exact and search. `limits` replace it; each
+    strategy has all of their seconds and nodes.
 
     Raises
     ------
@@ -139,8 +142,9 @@ def compare(
     problem = as_problem(source, alignment=alignment, plan_inputs=plan_inputs)
     names = strategies_for(problem) if names is None else names
     strategies = [get_strategy(name) for name in names]
+    limits = limits or SolveLimits(seconds)
     return [
-        make_plan(problem, strategy, limits=SolveLimits(seconds if is_anytime(strategy) else None))
+        make_plan(problem, strategy, limits=limits.again() if is_anytime(strategy) else None)
         for strategy in strategies
     ]
 

@@ -67,7 +67,8 @@ def advise(
     ----------
     capacity: bytes; suggestions then say whether the arena fits into them.
     plan: that of `loaded`, where there is one already; else it is made first.
-    limits: of everything together; 5 s by default. When they end, what was found so far is the answer.
+    limits: of everything together; 5 s by default. When they end, what was found so far is the answer. With
+        nodes and without seconds it is the same on any machine.
     watch: is given the advice so far whenever a suggestion is found.
 
     Raises
@@ -79,7 +80,7 @@ def advise(
     if plan is None:
         # Before the clock runs: kernels may have to be compiled.
         problem = apply(prepare(loaded, how), edits)
-        plan = make_plan(problem, strategy, limits=limits.child(_seconds_each(limits, FIRST_SHARE)))
+        plan = make_plan(problem, strategy, limits=limits.part(_seconds_each(limits, FIRST_SHARE)))
     situation = Situation(loaded, how, edits, plan)
     with limits.running():
         trials = _Trials(situation, strategy, capacity, limits, watch)
@@ -147,7 +148,7 @@ class _Trials:
         before = self.situation.plan
         try:
             problem = self.situation.changed(candidate.options, candidate.edits)
-            plan = make_plan(problem, self.strategy, limits=self.limits.child(_seconds_each(self.limits)))
+            plan = make_plan(problem, self.strategy, limits=self.limits.part(_seconds_each(self.limits)))
         except MemplanError as error:
             self.rejected.append(Rejected(candidate.kinds, candidate.title, str(error)))
             return
@@ -253,7 +254,7 @@ def _as_candidate(suggestion: Suggestion) -> Candidate:
 
 
 def _seconds_each(limits: SolveLimits, share: float = SHARE) -> float:
-    return max(QUICK_SECONDS, min(share * limits.left, MOST_SECONDS_EACH))
+    return max(QUICK_SECONDS, min(share * limits.remaining, MOST_SECONDS_EACH))
 
 
 def _peak(problem: Problem) -> int:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-import numpy as np
-
 from memplan_engine.errors import InputError
 from memplan_engine.feasibility.decision import Verdict
 from memplan_engine.graph import Graph, Role, storage_bytes
@@ -145,10 +143,10 @@ def fit_graph(
     """Plan `graph`, and rewrite it in stages, cheapest first, until its arena fits into `capacity` bytes
     beside its state; without a capacity all of them.
 
-    `only` names the stages that may be used, of LOWERING; `limits` hold for each search of a stage, and who
-    cancels them gets the stages so far. `schedule` fixes the order stage to an order of one op a step, which
-    is then not searched. Every rewrite goes through its checker. `on_order` hears how far each search for an
-    order is.
+    `only` names the stages that may be used, of LOWERING. Each search of a stage has all seconds and nodes of
+    `limits`. After `limits.cancel()` the stages so far are the answer. `schedule` fixes the order stage to an
+    order of one op a step, which is then not searched. Every rewrite goes through its checker. `on_order` is
+    called with the progress of each search for an order.
 
     Raises
     ------
@@ -158,13 +156,14 @@ def fit_graph(
     how = how or Preparation()
     _check(graph, capacity, only, how)
     ordered = None if schedule is None else _fixed_order(graph, schedule, only)
+    limits = limits or SolveLimits(STAGE_SECONDS)
     held = held_gradients(graph)
     on_gradients(held)
     state = state_bytes_of(graph)
     stages: list[Stage] = []
     used: list[StageName] = []
     for name in stages_for(graph, only):
-        if stages and limits is not None and limits.stopped:
+        if stages and limits.stopped:
             break
         tell(name.replace("_", " "))
         used.append(name)
@@ -244,7 +243,7 @@ def _stage(
     used: Sequence[StageName],
     graph: Graph,
     how: Preparation,
-    limits: SolveLimits | None,
+    limits: SolveLimits,
     ordered: Graph | None,
     on_order: OrderTell | None,
 ) -> Stage:
@@ -257,21 +256,11 @@ def _stage(
     if StageName.REORDER in used and ordered is not None:
         graph = replace(graph, ops=ordered.ops)
     elif StageName.REORDER in used:
-        order = checked_reorder(graph, _again(limits), on_order, in_place=in_place)
+        order = checked_reorder(graph, limits.again(), on_order, in_place=in_place)
         graph = order.graph
     how = replace(how, in_place=in_place or how.in_place, concat=in_place or how.concat)
-    plan = make_plan(prepare(graph, how), "auto", limits=_again(limits))
+    plan = make_plan(prepare(graph, how), "auto", limits=limits.again())
     return Stage(used[-1], graph, plan, order)
-
-
-def _again(limits: SolveLimits | None) -> SolveLimits:
-    """Limits for one search: it ends with `limits`, but when its own time is up the next one still has all of
-    its time; and it counts for itself."""
-    if limits is None:
-        return SolveLimits(STAGE_SECONDS)
-    own = limits.child(limits.seconds, limits.threads)
-    own.counter = np.zeros_like(own.counter)
-    return own
 
 
 def _judge(

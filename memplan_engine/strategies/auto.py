@@ -27,8 +27,6 @@ MANY = 1_000
 seconds for each attempt at them."""
 FIRST_SLICE = 1.0
 """Seconds of the first slices where branch and bound and repair share one thread; they double."""
-ALONE_NODES, ALONE_NODES_WITHOUT_RULES, FIRST_SLICE_NODES = 20_000, 2_000, 8_000
-"""The same three in nodes, used when nodes are limited, so that no decision depends on a clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ class Auto:
         race = Race(problem, search.best, bound, limits.seed, self.capacity)
         threads = limits.most_threads
         if race.parts:
-            alone = _alone(limits, _has_rules(problem))
+            alone = limits.part(ALONE_SECONDS if _has_rules(problem) else ALONE_WITHOUT_RULES)
             with alone.running():
                 race.run(alone, threads)
         if threads > 1 and not race.settled:
@@ -94,21 +92,6 @@ class Auto:
 def _has_rules(problem: Problem) -> bool:
     """Whether branch and bound may exchange buffers, but for those at fixed offsets."""
     return not problem.gaps and not (problem.size % problem.alignment).any()
-
-
-def _alone(limits: SolveLimits, rules: bool) -> SolveLimits:
-    """Return the limits of branch and bound before repair begins."""
-    if limits.counts_nodes:
-        return limits.child(limits.seconds, nodes=ALONE_NODES if rules else ALONE_NODES_WITHOUT_RULES)
-    return limits.child(ALONE_SECONDS if rules else ALONE_WITHOUT_RULES)
-
-
-def _slice(limits: SolveLimits, number: int) -> SolveLimits:
-    """Return the limits of turn `number`."""
-    doubled = 2 ** (number // 2)
-    if limits.counts_nodes:
-        return limits.child(limits.seconds, seed=number, nodes=FIRST_SLICE_NODES * doubled)
-    return limits.child(FIRST_SLICE * doubled, seed=number)
 
 
 def _repair(race: Race, search: LocalSearch, limits: SolveLimits) -> None:
@@ -132,7 +115,7 @@ def _in_turn(race: Race, search: LocalSearch, limits: SolveLimits) -> None:
     for number in count(0 if _has_rules(race.problem) else 1):
         if limits.stopped or race.settled:
             return
-        share = _slice(limits, number)
+        share = limits.part(FIRST_SLICE * 2 ** (number // 2), seed=number)
         with share.running():
             if number % 2 == 0:
                 race.run(share)

@@ -25,6 +25,9 @@ from memplan_engine.system import count_cores
 P = ParamSpec("P")
 T = TypeVar("T")
 NO_LIMIT = 2**63 - 1
+NODES_PER_SECOND = 10_000
+"""Nodes that replace a second of a part of the work where nodes are limited. One core visits 5,000 to 200,000
+in a second."""
 Listener = Callable[["Progress"], bool | None]
 """Hears of each better arena or bound, from the strategy's own threads; True ends the search, as with the
 callbacks of SciPy's optimizers."""
@@ -127,6 +130,22 @@ class SolveLimits:
             share.cancel()
         return share
 
+    def part(self, seconds: float, threads: int = 1, seed: int = 0) -> SolveLimits:
+        """Return a child for a part of the work: `seconds` long, or NODES_PER_SECOND nodes for each of them
+        where nodes are limited. No clock then decides how far the part comes."""
+        if self.counts_nodes:
+            return self.child(self.seconds, threads, seed, int(seconds * NODES_PER_SECOND))
+        return self.child(None if seconds == np.inf else seconds, threads, seed)
+
+    def again(self, *, reports: bool = True) -> SolveLimits:
+        """Return the same limits for another search. Its seconds and nodes are counted from its own start,
+        and it ends with these limits. Without `reports` it neither reports nor proves anything here."""
+        share = self.child(self.seconds, self.threads, nodes=self.nodes)
+        share.counter, share._first_node = np.zeros_like(self.counter), 0
+        if not reports:
+            share._parent = None
+        return share
+
     @property
     def stopped(self) -> bool:
         """True after the limit or `cancel()`."""
@@ -144,6 +163,25 @@ class SolveLimits:
         if self.nodes is None:
             return above
         return min(above, max(0, self.nodes - int(self.counter[0]) + self._first_node))
+
+    @property
+    def visited(self) -> int:
+        """Nodes visited since these limits were made."""
+        return int(self.counter[0]) - self._first_node
+
+    @property
+    def spent(self) -> float:
+        """Seconds that the work has taken; where nodes are limited 1/NODES_PER_SECOND for each node."""
+        return self.visited / NODES_PER_SECOND if self.counts_nodes else self.elapsed
+
+    @property
+    def remaining(self) -> float:
+        """Seconds of work left, in the unit of `spent`; infinite without a limit."""
+        return self.nodes_left / NODES_PER_SECOND if self.counts_nodes else self.left
+
+    def count(self, nodes: int) -> None:
+        """Count steps of a search that no kernel counts."""
+        self.counter[0] += nodes
 
     @property
     def most_threads(self) -> int:
@@ -188,9 +226,14 @@ class SolveLimits:
                 self.elapsed,
                 self.best_bytes,
                 self.bound.nbytes if self.bound else None,
-                int(self.counter[0]),
+                sum(int(counter[0]) for counter in self._counters()),
                 self.best.found_by if self.best else "",
             )
+
+    def _counters(self) -> list[Ints]:
+        """Return the counter of these limits and those of `again`."""
+        others = (child.counter for child in self._children)
+        return [self.counter, *(counter for counter in others if counter is not self.counter)]
 
     def _tell(self) -> None:
         if self.listener and self.listener(self.progress()):

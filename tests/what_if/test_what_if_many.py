@@ -22,7 +22,7 @@ NOWHERE = np.zeros(0, dtype=np.int64)
 
 
 def test_by_hand():
-    dropped, shrunk = leave_out(make_plan(THREE, "greedy_by_size"), 10, 5.0)
+    dropped, shrunk = leave_out(make_plan(THREE, "greedy_by_size"), 10, SolveLimits(nodes=50_000))
     assert (dropped, dropped.nbytes) == (Reduction({0: 4}, 8, NOWHERE), 4)
     assert (shrunk, shrunk.nbytes) == (Reduction({0: 2}, 10, NOWHERE), 2)
 
@@ -30,7 +30,7 @@ def test_by_hand():
 def test_what_overhangs_goes_where_nothing_is_packed():
     # No time at all, and fixed offsets: what lies beyond the capacity is left out as the plan has it.
     problem = make_problem([0, 0], [2, 2], [4, 4], fixed=[0, 6])
-    dropped, shrunk = leave_out(make_plan(problem, "naive"), 8, -9.0)
+    dropped, shrunk = leave_out(make_plan(problem, "naive"), 8, SolveLimits(-9.0))
     assert (dropped, shrunk) == (Reduction({1: 4}, 4, NOWHERE), None)
 
 
@@ -43,7 +43,7 @@ def test_the_rest_really_fits(rows, capacity, gap):
     gaps = {0: (Gap(int(start[0]), int(start[0]) + 1),)} if gap == 0 and length[0] > 1 else {}
     problem = make_problem(start, start + length, size, gaps=gaps)
     plan = make_plan(problem, "naive")
-    for found, edit in zip(leave_out(plan, capacity, 5.0), (Drop, Resize), strict=True):
+    for found, edit in zip(leave_out(plan, capacity, SolveLimits(nodes=50_000)), (Drop, Resize), strict=True):
         if found is None:
             continue
         assert found.arena_bytes <= capacity

@@ -180,6 +180,7 @@ def cut_bound(
     for unit in np.argsort(-live, kind="stable")[:most].tolist():
         if live[unit] <= best or limits.stopped:
             break
+        limits.count(1)
         bound = cuts.bound(unit, peak)
         if bound > best:
             best, found = bound, unit

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -63,7 +62,9 @@ WINDOW_STATES = 3_000
 """Of the search of such a part in the first round, which a core does in half a second: hard ones are left,
 for there are others."""
 RANDOM_ORDERS, MOVES = 8, 1_000
-"""Randomised greedy orders at the start of a round, and moves of blocks between two looks at the clock."""
+"""Randomised greedy orders at the start of a round, and moves of blocks between two looks at the limits."""
+MOVES_NODES = 100
+"""Nodes that so many moves count for where nodes are limited."""
 GREEDY_NOISE = 1.0
 """Of the largest output. On nine layered random graphs the best of seven orders is 3.5 % below the one
 without noise with 0.3, 5.6 with 0.5, 10.0 with 1, 7.0 with 3; on training steps nothing changes."""
@@ -108,6 +109,8 @@ class OrderSearch:
         self.unprovable = ENDLESS
         """Bytes that are known not to be proved by what runs first or last."""
         self.cuts = Cuts(problem)
+        self.states = 0
+        """Closed sets that the exact searches have visited."""
 
     @property
     def is_done(self) -> bool:
@@ -172,8 +175,7 @@ class OrderSearch:
             self._report()
 
     def _report(self) -> None:
-        states = int(self.limits.counter[0])
-        progress = OrderProgress(self.limits.elapsed, self.peak, self.bound, states, self.found_by)
+        progress = OrderProgress(self.limits.elapsed, self.peak, self.bound, self.states, self.found_by)
         if self.tell and self.tell(progress):
             self.limits.cancel()
 
@@ -181,8 +183,8 @@ class OrderSearch:
         """Cuts that can be better than the bound, within `seconds`."""
         if self.is_done:
             return
-        share = self.limits.child(seconds) if seconds else self.limits
-        with share.running() if seconds else nullcontext():
+        share = self._part(seconds)
+        with share.running():
             bound, unit = cut_bound(self.cuts, self.live_of_units(), self.bound, share, most)
         if unit >= 0:
             self.unit = unit
@@ -204,22 +206,23 @@ class OrderSearch:
             noise = GREEDY_NOISE if number else 0.0
             draw = seed * RANDOM_ORDERS + number + self.limits.seed
             self._take(greedy_order(self.problem.arrays, self.bound, noise, draw, True), "greedy")
-        moved, draw, until = self.order, seed, self.limits.elapsed + seconds
-        while not self.is_done and self.limits.elapsed < until:
+        moved, draw, until = self.order, seed, self.limits.spent + seconds
+        while not self.is_done and self.limits.spent < until:
             draw += 1_000
             moved = move_blocks(self.problem.arrays, moved, self.bound, MOVES, draw, self.limits.stop)
+            self.limits.count(MOVES_NODES)
             if self._take(moved, "block moves"):
-                until = self.limits.elapsed + seconds
+                until = self.limits.spent + seconds
         self._search_windows(seconds)
 
     def _search_windows(self, seconds: float) -> None:
         """Exact searches of parts of the best order around its worst steps, small parts first, within
         `seconds`: whatever falls below the peak counts, until all steps have."""
-        order, live, until = self.order, self.live, self.limits.elapsed + seconds
+        order, live, until = self.order, self.live, self.limits.spent + seconds
         states = int(WINDOW_STATES * seconds / FIRST_SECONDS)
         for width in WINDOWS:
             hard: set[int] = set()
-            while not self.is_done and self.limits.elapsed < until:
+            while not self.is_done and self.limits.spent < until:
                 worst = sorted(set(np.flatnonzero(live == live.max()).tolist()) - hard)
                 if not worst:
                     break
@@ -227,6 +230,7 @@ class OrderSearch:
                 within = order[first : first + width]
                 part = OrderSearch(window(self.problem, order, first, first + len(within)), self.limits)
                 part._exact(self.bound, states, seconds)
+                self.states += part.states
                 if part.peak == live.max():
                     hard.update(range(worst[0] - width // 4, worst[0] + width // 4))
                     continue
@@ -252,7 +256,7 @@ class OrderSearch:
         proves, within `seconds`."""
         if self.peak == 0:
             return
-        share = self.limits.child(seconds)
+        share = self._part(seconds)
         with share.running():
             while self._is_uncertified and not share.stopped:
                 target, gap = self.peak, self.unprovable - self.bound
@@ -261,6 +265,7 @@ class OrderSearch:
                         break
                     target = self.bound + gap // 2
                 tree = prove_by_ends(self.cuts, target, share.stop)
+                share.count(len(self.problem.units))
                 if tree is not None:
                     self.bound, self.proved_by, self.tree = target, ProvedBy.CASES, tree
                     self._report()
@@ -271,7 +276,7 @@ class OrderSearch:
         """Prove by pairs what cuts alone do not, up to the peak of the best order, within `seconds`."""
         if self.peak == 0 or self.limits.stopped or not self._is_uncertified:
             return
-        share = self.limits.child(seconds)
+        share = self._part(seconds)
         with share.running():
             search = PairSearch(self.problem, self.peak, self.order, share, units)
             proved, tree = search.prove(PAIR_NODES)
@@ -288,7 +293,7 @@ class OrderSearch:
         and `seconds`, None for no limit. From the proved bound on, how it ends is a proof."""
         if self.is_done:
             return
-        share = self.limits.child(seconds)
+        share, before = self._part(seconds), self.limits.visited
         with share.running():
             ended, proved, order = closed_sets.search_closed_sets(
                 with_ending(self.problem.arrays, low),
@@ -296,14 +301,19 @@ class OrderSearch:
                 self.peak,
                 self._pruning(),
                 TRIES,
-                most + len(self.problem.units),
+                min(most, share.nodes_left) + len(self.problem.units),
                 share.stop,
                 self.limits.counter,
             )
+        self.states += self.limits.visited - before
         if ended == closed_sets.FOUND:
             self._take(order, "exact search")
         if low == self.bound or proved > low:
             self._prove(min(proved, self.peak), ProvedBy.SEARCH)
+
+    def _part(self, seconds: float | None) -> SolveLimits:
+        """Return the limits of a part of the search; None leaves only those of the search."""
+        return self.limits.child() if seconds is None else self.limits.part(seconds)
 
     def _pruning(self) -> closed_sets.Cuts:
         """The flows of the units with the highest bounds. One that may write over an input is counted as if

@@ -79,6 +79,7 @@ class PairSearch:
         """What the best cut of one of the units proves, and that unit."""
         cuts, best, found = Cuts(self.problem, pairs), -1, -1
         for unit in among:
+            self.limits.count(1)
             bound = cuts.bound(unit, self.target)
             if bound > best:
                 best, found = bound, unit
@@ -113,6 +114,7 @@ class PairSearch:
 
     def _case(self, cuts: Cuts, pair: Pair) -> tuple[int, int]:
         first, second = pair
+        self.limits.count(2)
         return max(
             (cuts.bound(first, self.target, after=second), first),
             (cuts.bound(second, self.target, before=first), second),

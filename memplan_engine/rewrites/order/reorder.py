@@ -13,7 +13,7 @@ from memplan_engine.rewrites.reuse.in_place import take_over
 from memplan_engine.strategies.base import SolveLimits
 
 DEFAULT_SECONDS = 10.0
-"""Limit of a search for which nobody gives one: what a graph may take that is not proved before."""
+"""Limit of a search without limits: what a graph may take that is not proved before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,10 @@ def reorder(
 
     All orders count that keep what `schedule.dependencies` says: data, writes, random numbers, effects. With
     `in_place` an op may write over an input that dies with it: give the result to `reuse`. Never worse than
-    the order given. A `brief` search does not hang on the clock: it gives the same each time, and is through
-    in a moment. It ends with a proof, when `limits` end it (10 s where there are none), or when
-    `on_progress` returns True; then it has the best order and the bound so far.
+    the order given. A `brief` search reads no clock: it gives the same each time, and ends in a moment. A
+    search whose `limits` have nodes and no seconds reads none either; states, cuts and moves count as nodes.
+    It ends with a proof, when `limits` end it (10 s by default), or when `on_progress` returns True, and then
+    has the best order and the bound so far.
     """
     limits = limits or SolveLimits(None if brief else DEFAULT_SECONDS)
     table = take_over(graph) if in_place else None
@@ -88,7 +89,7 @@ def reorder(
         in_place,
         search.found_by,
         limits.elapsed,
-        int(limits.counter[0]),
+        search.states,
     )
 
 

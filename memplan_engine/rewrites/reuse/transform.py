@@ -113,11 +113,11 @@ def savings(
         ("concat", False, True),
         ("both", True, True),
     )
-    rows = []
+    limits, rows = limits or SolveLimits(QUICK_SECONDS), []
     for name, in_place, concat in variants:
         reused = reuse(graph, schedule, in_place=in_place, concat=concat, **options)
         problem = reused_problem(reused, **options)
-        plan = make_plan(problem, strategy, limits=SolveLimits(limits.seconds if limits else QUICK_SECONDS))
+        plan = make_plan(problem, strategy, limits=limits.again())
         rows.append(
             Saving(
                 name,

@@ -21,8 +21,6 @@ from memplan_engine.strategies.exact.race import Race
 
 SHRINK_SECONDS = 2.0
 """How long a core is made smaller at most, once all else is done."""
-SHRINK_NODES = 100_000
-"""The same in nodes, used when nodes are limited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +73,12 @@ def finish(problem: Problem, race: Race, limits: SolveLimits, threads: int) -> P
     placement = replace(race.best, bound=race.bound, threads=threads)
     # Parts of several placements may be better together than any of them was.
     limits.report(placement, problem)
-    seconds = min(SHRINK_SECONDS, limits.left)
-    if limits.counts_nodes:
-        limits, seconds = limits.child(limits.seconds, nodes=SHRINK_NODES), limits.left
-    if limits.stopped or not seconds:
+    if limits.stopped or not limits.left:
         return placement
-    return replace(placement, bound=shrink_core(problem, race.bound, limits, seconds))
+    share = limits.part(min(SHRINK_SECONDS, limits.left))
+    with share.running():
+        bound = shrink_core(problem, race.bound, share)
+    return replace(placement, bound=bound)
 
 
 MOST_BUFFERS = 400
@@ -188,20 +186,17 @@ NODES = 3_000
 Refuted = Callable[[Ints], bool]
 
 
-def shrink_core(problem: Problem, bound: Bound, limits: SolveLimits, seconds: float) -> Bound:
-    """`bound` with as few buffers in its core as `seconds` allow; only the kind CORE is changed.
+def shrink_core(problem: Problem, bound: Bound, limits: SolveLimits) -> Bound:
+    """Return `bound` with as few buffers in its core as `limits` allow; only the kind CORE is changed.
 
     First the window is narrowed from both ends, then buffers are left out in halves, quarters and so on
     (Zeller's delta debugging): what is left cannot be placed in fewer than `bound.nbytes` bytes, either.
     """
     if bound.kind is not BoundKind.CORE or is_stack(problem, np.array(bound.core), bound.nbytes):
         return bound
-    until = limits.elapsed + seconds
 
     def refuted(rows: Ints) -> bool:
-        if limits.stopped or limits.elapsed >= until:
-            return False
-        return is_refuted(problem, rows, bound.nbytes - 1, limits)
+        return not limits.stopped and is_refuted(problem, rows, bound.nbytes - 1, limits)
 
     rows = np.array(bound.core, dtype=np.int64)
     rows = _narrow(rows, problem.start, refuted)

@@ -3,7 +3,6 @@ and never proved to be the least."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -22,6 +21,8 @@ MOST_ROUNDS = 8
 """How many targets for the live bytes are tried."""
 GRACE_SECONDS = 1.0
 """What the quickest tries may take beyond the time that is given."""
+TRY_NODES = 500
+"""Nodes that one packing counts for where nodes are limited."""
 QUICKEST: Try = (orders.BY_START, FitRule.FIRST)
 ALSO: tuple[Try, ...] = ((orders.BY_SIZE, FitRule.FIRST), (orders.BY_LIFETIME, FitRule.FIRST))
 
@@ -41,16 +42,16 @@ class Reduction:
         return sum(self.losses.values())
 
 
-def leave_out(plan: Plan, capacity: int, seconds: float) -> tuple[Reduction, Reduction | None]:
+def leave_out(plan: Plan, capacity: int, limits: SolveLimits) -> tuple[Reduction, Reduction | None]:
     """Buffers without which the rest of `plan`'s problem was packed into `capacity` bytes, and the same ones
     only shrunk where that was packed, too.
 
     The live bytes are covered down to a target that leaves first fit by start the room that it needs, which
-    is quick. The target is then moved up by halving, for about `seconds`, with other orders. Where none of
+    is quick. The target is then moved up by halving within `limits`, with other orders. Where none of
     them fits, what reaches beyond the capacity in `plan` goes, which needs no packing at all. At last
     whatever still finds a hole comes back.
     """
-    search = _Search(plan, capacity, time.monotonic() + seconds)
+    search = _Search(plan, capacity, limits)
     best, target = search.overhanging(), search.first_target()
     low, high = -1, capacity
     for _ in range(MOST_ROUNDS):
@@ -74,14 +75,21 @@ def leave_out(plan: Plan, capacity: int, seconds: float) -> tuple[Reduction, Red
 class _Search:
     plan: Plan
     capacity: int
-    deadline: float
+    limits: SolveLimits
 
     @property
     def problem(self) -> Problem:
         return self.plan.problem
 
     def over(self, grace: float = 0.0) -> bool:
-        return time.monotonic() >= self.deadline + grace
+        return self.left(grace) <= 0
+
+    def left(self, grace: float = 0.0) -> float:
+        """Return the seconds until the limits, or `grace` seconds after them, in the unit of `spent`."""
+        if self.limits.counts_nodes:
+            return self.limits.remaining + grace
+        seconds = self.limits.seconds
+        return np.inf if seconds is None else seconds + grace - self.limits.elapsed
 
     def first_target(self) -> int:
         """Live bytes of which the quickest packing makes the capacity, about."""
@@ -161,10 +169,12 @@ class _Search:
             return problem.size
         timeline = make_timeline(problem)
         for order, fit in tries:
-            seconds = self.deadline + GRACE_SECONDS - time.monotonic()
-            if seconds <= 0:
+            left = self.left(GRACE_SECONDS)
+            if left <= 0:
                 return None
-            limits = SolveLimits(seconds)
+            self.limits.count(TRY_NODES)
+            seconds = self.limits.seconds if self.limits.counts_nodes else left
+            limits = SolveLimits(None if seconds == np.inf else seconds)
             with limits.running():
                 offsets = place_by(timeline, order(timeline), fit, limits, limit=self.capacity)
             if offsets is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,7 +13,7 @@ from memplan_engine.feasibility.decision import Decision, Verdict
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Buffer, Problem
 from memplan_engine.profile import live_at
-from memplan_engine.strategies.base import SolveLimits, limits_were_budget
+from memplan_engine.strategies.base import NODES_PER_SECOND, SolveLimits, limits_were_budget
 from memplan_engine.what_if.edits import Align, Drop, Edit, Pin, Resize, Shorten, Split
 from memplan_engine.what_if.suggestions.cover import (
     Cover,
@@ -27,7 +26,7 @@ from memplan_engine.what_if.suggestions.heuristic import leave_out
 from memplan_engine.what_if.suggestions.trials import Trials, decide_from
 
 DEFAULT_SECONDS = 5.0
-"""How long to look for suggestions where nobody says."""
+"""How long to look for suggestions by default."""
 LEAST_SECONDS_EACH = 1.0
 """How long one trial may take at least."""
 DECIDING_SECONDS = 2.0
@@ -99,23 +98,34 @@ class FitReport:
 
 
 def suggest(
-    decision: Decision, *, seconds: float = DEFAULT_SECONDS, threads: int = 0, seed: int = 0
+    decision: Decision,
+    *,
+    seconds: float = DEFAULT_SECONDS,
+    threads: int = 0,
+    seed: int = 0,
+    limits: SolveLimits | None = None,
 ) -> FitReport:
     """The smallest change of each kind that makes `decision.plan.problem` fit into its capacity; of those
     that change no bytes one of each edit: an offset freed, an alignment given up, a buffer in two.
 
     Candidates come from the proof that it does not fit: where live bytes pass the capacity, only a buffer
     that is live at every overfull step can help alone; else one of the core. Each trial is decided by the
-    strategy `auto`. For equal plans the same, as long as `seconds` suffice. Where no trial fits in time, the
-    best that a heuristic finds is suggested: of many buffers it is looked for first.
+    strategy `auto`. Where no trial fits in time, the best that a heuristic finds is suggested: of many
+    buffers it is looked for first. `limits` replace `seconds`, `threads` and `seed`. With one thread, nodes
+    and no seconds, equal plans give equal suggestions.
     """
-    problem, capacity = decision.plan.problem, decision.capacity
     if decision.verdict is Verdict.FITS:
         return FitReport(decision, None, (), True)
-    begun, each = time.monotonic(), max(LEAST_SECONDS_EACH, seconds / 5)
+    limits = limits or SolveLimits(seconds, seed, threads)
+    with limits.running():
+        return _suggested(decision, limits)
+
+
+def _suggested(decision: Decision, limits: SolveLimits) -> FitReport:
+    problem, capacity, seconds = decision.plan.problem, decision.capacity, limits.remaining
     many = len(problem) > MANY
-    quick = _quickly(decision, SHARE_OF_MANY * seconds) if many else ()
-    trials = Trials(problem, capacity, begun + seconds, each, threads, seed)
+    quick = _quickly(decision, limits.part(SHARE_OF_MANY * seconds)) if many else ()
+    trials = Trials(problem, capacity, limits, max(LEAST_SECONDS_EACH, seconds / 5))
     shortage = find_shortage(problem, capacity)
     search = _Search(trials, shortage, *_candidates(decision, shortage), decision)
     # One relaxation goes before all other kinds; the time that these leave is for the rest.
@@ -128,7 +138,7 @@ def suggest(
         tried += search.several()
     tried += [search.relax(each) for each in waiting]
     suggestions = [suggestion for suggestion in tried if suggestion is not None]
-    suggestions = suggestions or list(quick) or _quickly(decision, QUICK_SECONDS)
+    suggestions = suggestions or list(quick) or _quickly(decision, _beyond(limits))
     ranked = sorted(
         suggestions, key=lambda suggestion: (suggestion.nbytes, list(Kind).index(suggestion.kind))
     )
@@ -140,19 +150,30 @@ def fit_into(
     plan: Plan, capacity: int, *, limits: SolveLimits | None = None, seconds: float = DEFAULT_SECONDS
 ) -> FitReport:
     """Whether the problem of `plan` fits into `capacity` bytes, decided under `limits` (2 s unless given)
-    where the plan does not say so already; and, looked for during `seconds`, what would make it.
+    where the plan does not say so already; and, looked for during `seconds`, what would make it. Where
+    `limits` have nodes, suggestions have as many nodes instead of `seconds`.
 
     Raises InputError for a capacity below 0.
     """
     limits = limits or SolveLimits(DECIDING_SECONDS)
-    decision = decide_from(plan, capacity, limits)
-    return suggest(decision, seconds=seconds, threads=limits.threads, seed=limits.seed)
+    searching = limits.again(reports=False)
+    if not limits.counts_nodes:
+        searching.seconds = seconds
+    decision = decide_from(plan, capacity, limits.again())
+    return suggest(decision, limits=searching)
 
 
-def _quickly(decision: Decision, seconds: float) -> list[Suggestion]:
+def _beyond(limits: SolveLimits) -> SolveLimits:
+    """Return limits for a last quick look after `limits` have ended."""
+    if limits.counts_nodes:
+        return SolveLimits(limits.seconds, nodes=int(QUICK_SECONDS * NODES_PER_SECOND))
+    return SolveLimits(QUICK_SECONDS)
+
+
+def _quickly(decision: Decision, limits: SolveLimits) -> list[Suggestion]:
     """What a heuristic would leave out, or shrink; [] where even that is nothing."""
     problem = decision.plan.problem
-    dropped, shrunk = leave_out(decision.plan, decision.capacity, seconds)
+    dropped, shrunk = leave_out(decision.plan, decision.capacity, limits)
     several = []
     for reduction, kinds in (
         (shrunk, (Kind.SHRINK, Kind.SHRINK_SEVERAL)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -13,33 +12,34 @@ from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.what_if.apply import apply
 from memplan_engine.what_if.edits import Edit
 
+TRIAL_NODES = 10
+"""Nodes that a trial counts for, in addition to those of its search."""
+
 
 @dataclass(slots=True)
 class Trials:
-    """Decisions on `problem` after edits, for `capacity` bytes, until `deadline` (of the monotonic clock),
-    each for at most `seconds`."""
+    """Decisions on `problem` after edits, for `capacity` bytes, within `limits`; each gets at most `seconds`
+    of their work."""
 
     problem: Problem
     capacity: int
-    deadline: float
+    limits: SolveLimits
     seconds: float
-    threads: int = 0
-    seed: int = 0
     decisions: dict[tuple[Edit, ...], Decision | None] = field(default_factory=dict)
 
     @property
     def over(self) -> bool:
-        """Whether there is no time left for another trial."""
-        return time.monotonic() >= self.deadline
+        """True if the limits leave nothing for another trial."""
+        return self.limits.stopped or not self.limits.remaining
 
     def decision(self, edits: Sequence[Edit]) -> Decision | None:
         """What is decided on the problem after `edits`; None when there was no time for it."""
         key = tuple(edits)
         if key not in self.decisions:
-            seconds = self.deadline - time.monotonic()
-            if seconds <= 0:
+            if self.over:
                 return None
-            limits = SolveLimits(min(seconds, self.seconds), self.seed, self.threads)
+            limits = self.limits.part(min(self.limits.remaining, self.seconds), self.limits.threads)
+            self.limits.count(TRIAL_NODES)
             self.decisions[key] = decide(apply(self.problem, key), self.capacity, limits=limits)
         return self.decisions[key]
 
