@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.profiler import ProfilerActivity, profile
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -124,3 +125,11 @@ def measure_call(function: Callable[[], Any], given: Any = ()) -> int:
     with PeakMode(given) as mode:
         function()
     return mode.peak
+
+
+def allocations(call: Callable[[], Any]) -> list[int]:
+    """Return the bytes of each allocation that torch's CPU allocator makes while `call()` runs."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+        call()
+    events = recorded.profiler.kineto_results.events()  # type: ignore[union-attr]
+    return [event.nbytes() for event in events if event.name() == "[memory]" and event.nbytes() > 0]

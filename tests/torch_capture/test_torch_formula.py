@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import time
 
 import pytest
 import sympy
@@ -67,12 +66,10 @@ def test_what_is_no_formula_of_whole_numbers_is_refused(expression: sympy.Expr) 
         formula_text(expression, NAMES)
 
 
-@pytest.mark.quarantine
 def test_large_expressions_are_not_multiplied_out() -> None:
-    start = time.process_time()
+    """Multiplied out, the product has hundreds of terms."""
     text = formula_text(sympy.prod([A + B + number for number in range(1, 25)]), NAMES)
-    assert time.process_time() - start < 2
-    assert text.count("batch") == 24
+    assert (text.count("batch"), text.count("**")) == (24, 0)
 
 
 def test_names_of_symbols() -> None:
