@@ -1,7 +1,6 @@
 """The plan of a page is begun when the browser asks for it, once, and only where it is everybody's."""
 
 import threading
-import time
 
 import pytest
 
@@ -11,6 +10,7 @@ from memplan_dashboard.views.inspect import head_start
 from memplan_dashboard.widgets.panes_of import panes_of
 
 from tests.support.apptest import check, figure, open_app
+from tests.support.waiting import wait_until
 
 BUFFERS = "id,lower,upper,size\na,0,2,64\nb,1,3,32\n"
 
@@ -45,16 +45,10 @@ def test_the_page_finds_the_plan_that_was_begun(planned):
     assert figure(app, "Arena") == "96 B"
 
 
-@pytest.mark.quarantine
 def test_the_panes_are_worked_out_too(planned):
     begun({"doc": "file:own.csv", "strategy": "greedy_by_breadth"})
     (problem,) = planned
-    for _ in range(200):
-        if panes_of.__globals__["_panes_of"] in problem.worked_out:
-            break
-        time.sleep(0.05)
-    else:
-        pytest.fail("the panes of the problem were not begun")
+    wait_until(lambda: panes_of.__globals__["_panes_of"] in problem.worked_out)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tests import ROOT
+from tests.support.settled import IS_SETTLED, ON_SCREEN, WATCH
+from tests.support.waiting import HANG_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request
 
-FIRST_TEST_PORT = 8701
+HANG_MS = HANG_SECONDS * 1000
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -81,12 +83,10 @@ class Tab:
             self.page.context.clear_cookies()
             self.page.close()
 
-    def settle(self, timeout_s: float = 20) -> None:
-        """Wait until the app has run its script to the end and the page shows the result."""
-        ready = (
-            "() => document.querySelector('[data-testid=stApp]')?.dataset.testScriptState === 'notRunning'"
-        )
-        self.page.wait_for_function(ready, timeout=timeout_s * 1000)
+    def settle(self, timeout_s: float = HANG_SECONDS) -> None:
+        """Wait until the app has run its script for what was done last, and the page shows the result."""
+        self.page.evaluate(ON_SCREEN)
+        self.page.wait_for_function(IS_SETTLED, timeout=timeout_s * 1000)
 
 
 def open_tab(
@@ -96,12 +96,16 @@ def open_tab(
     height: int,
     scheme: str,
     shared: BrowserContext | None = None,
-    patience_ms: float = 30_000,
+    patience_ms: float = HANG_MS,
 ) -> Tab:
-    """Open `url` in a context of its own, or in `shared`, with everything the console and the page complain
-    of collected. `patience_ms` is how long the server may take to answer."""
+    """Open `url` in a new context or in `shared`, and collect what the console and the page complain of.
+
+    `patience_ms` limits the wait for the server's answer.
+    """
     context = shared or browser.new_context()
     tab = Tab(context.new_page(), alone=shared is None)
+    tab.page.set_default_timeout(HANG_MS)
+    tab.page.add_init_script(WATCH)
     tab.page.set_viewport_size({"width": width, "height": height})
     tab.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light", reduced_motion="reduce")
     home = urlsplit(url).netloc
@@ -124,10 +128,24 @@ def open_tab(
 
 
 @contextlib.contextmanager
+def reserved_port() -> Iterator[int]:
+    """Yield a port of this machine that no other program is given meanwhile.
+
+    On Linux a socket that does not listen holds it, and lets a server that sets SO_REUSEADDR have it too.
+    """
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        port: int = holder.getsockname()[1]
+        if sys.platform != "linux":
+            holder.close()
+        yield port
+
+
+@contextlib.contextmanager
 def serve(
     app: Path,
     *files: Path,
-    startup_s: float = 60,
     paths: Sequence[Path] = (),
     allow_hosts: Sequence[str] = (),
     env: Mapping[str, str] = MappingProxyType({}),
@@ -140,15 +158,18 @@ def serve(
     the current folder.
     """
     # Imported here: finding the browser must not need the project to be installed.
-    from memplan_dashboard.launch import command, free_port, is_healthy, stop
+    from memplan_dashboard.launch import command, is_healthy, stop
 
-    port = free_port(FIRST_TEST_PORT + 100 * _worker())
-    url = f"http://127.0.0.1:{port}"
-    with tempfile.TemporaryDirectory() as own, open(Path(own) / "log", "w+b") as log:
+    with (
+        reserved_port() as port,
+        tempfile.TemporaryDirectory() as own,
+        open(Path(own) / "log", "w+b") as log,
+    ):
+        url = f"http://127.0.0.1:{port}"
         server = subprocess.Popen(
             command(files, port, app, allow_hosts),
             cwd=folder or own,
-            # A cache of its own: uploads of a test must not show up in the dashboard of whoever runs it.
+            # With its own cache: what a test uploads must not show up in the user's dashboard.
             env={
                 **os.environ,
                 "PYTHONPATH": import_path(*paths),
@@ -161,13 +182,14 @@ def serve(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+
+        def printed() -> str:
+            return f"{app}: {(Path(own) / 'log').read_text(errors='replace')}"
+
         try:
-            deadline = time.monotonic() + startup_s
-            while not is_healthy(url):
-                if server.poll() is not None or time.monotonic() > deadline:
-                    log.seek(0)
-                    raise RuntimeError(f"{app} did not start: {log.read().decode(errors='replace')}")
-                time.sleep(0.05)
+            wait_until(lambda: server.poll() is not None or is_healthy(url), printed)
+            if server.returncode is not None:
+                raise RuntimeError(f"did not start: {printed()}")
             yield url
         finally:
             stop(server)
@@ -177,11 +199,6 @@ def import_path(*paths: Path) -> str:
     """Return a PYTHONPATH: this checkout, `paths`, and what this process was given."""
     given = filter(None, [os.environ.get("PYTHONPATH")])
     return os.pathsep.join(map(str, (ROOT, *paths, *given)))
-
-
-def _worker() -> int:
-    """Return this pytest-xdist worker's number, so that workers never race for a port."""
-    return int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 
 
 if __name__ == "__main__":

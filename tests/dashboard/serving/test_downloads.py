@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
+from types import SimpleNamespace
 
 import pytest
 
@@ -42,11 +43,10 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Session:
         monkeypatch.setattr(MediaFileManager, name, getattr(MediaFileManager, name))
     monkeypatch.setattr(media_file_manager, "_get_session_id", lambda: "session")
     session = Session(map(float, count()))
-    monkeypatch.setattr("time.monotonic", lambda: session.time)
+    monkeypatch.setattr(downloads, "time", SimpleNamespace(monotonic=lambda: session.time))
     return session
 
 
-@pytest.mark.quarantine
 def test_a_button_of_the_run_before_still_makes_its_file_which_stays_to_be_fetched(session: Session) -> None:
     downloads.keep_downloads()
     session.run()
@@ -59,7 +59,6 @@ def test_a_button_of_the_run_before_still_makes_its_file_which_stays_to_be_fetch
     assert session.is_served(made)
 
 
-@pytest.mark.quarantine
 def test_streamlit_alone_forgets_both(session: Session) -> None:
     """Where this fails, Streamlit has mended it: keep_downloads can go."""
     offered = session.run()
@@ -71,7 +70,6 @@ def test_streamlit_alone_forgets_both(session: Session) -> None:
     assert not session.is_served(made)
 
 
-@pytest.mark.quarantine
 def test_what_nobody_needs_goes(session: Session) -> None:
     downloads.keep_downloads(10)
     offered = session.run()

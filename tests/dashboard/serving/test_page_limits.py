@@ -30,9 +30,12 @@ class Pages:
     async def open(self, number: int, visitor: str = "") -> tuple[asyncio.Task[None], list[dict[str, Any]]]:
         """What opens page `number`, and what it was answered so far."""
         told: list[dict[str, Any]] = []
+        answered = asyncio.Event()
 
         async def send(message: dict[str, Any]) -> None:
             told.append(message)
+            if message["type"] != "websocket.http.response.start":
+                answered.set()
 
         cookie = [(b"cookie", f"{VISITOR_COOKIE}={visitor * 43}".encode())] if visitor else []
         scope = {
@@ -41,7 +44,7 @@ class Pages:
         }  # fmt: skip
         self.closed[number] = asyncio.Event()
         task = asyncio.create_task(self.limits(scope, None, send))  # type: ignore[arg-type]
-        await asyncio.sleep(0)
+        await answered.wait()
         return task, told
 
 
@@ -54,7 +57,6 @@ def opened(told: list[dict[str, Any]]) -> bool:
     return False
 
 
-@pytest.mark.quarantine
 def test_a_browser_and_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_limits, "MOST_PAGES_OF_VISITOR", 2)
     monkeypatch.setattr(page_limits, "MOST_PAGES", 4)
@@ -72,13 +74,13 @@ def test_a_browser_and_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
         pages.closed[13].set()
         with pytest.raises(RuntimeError):
             await tasks[13]
-        assert opened((await pages.open(6, "a"))[1])
-        assert not opened((await pages.open(7, "a"))[1])
-        assert opened((await pages.open(8, "b"))[1])
+        for number, visitor, may in ((6, "a", True), (7, "a", False), (8, "b", True)):
+            tasks[number], told = await pages.open(number, visitor)
+            assert opened(told) is may, number
         assert pages.limits.open.total() == 4
         for event in pages.closed.values():
             event.set()
-        await asyncio.sleep(0.01)
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
         assert dict(pages.limits.open) == {}
 
     asyncio.run(visit())
