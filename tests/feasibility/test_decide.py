@@ -1,8 +1,6 @@
-"""The decision form: fits, does not fit with a core that can be replayed, or undecided in time."""
+"""The decision form: fits, does not fit with a core that can be replayed, or undecided within the limits."""
 
 from __future__ import annotations
-
-import time
 
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ from hypothesis import strategies as st
 from benchmarks.families import adversarial, perfect
 from memplan_engine.bounds import BoundKind, contributors, lower_bound
 from memplan_engine.errors import InputError, PlanError
-from memplan_engine.feasibility.decision import Verdict, decide
+from memplan_engine.feasibility.decision import Verdict, decide, deciding
 from memplan_engine.files import load
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import FREE, Gap, make_problem, select
@@ -22,10 +20,13 @@ from memplan_engine.verify.validate import validate_plan
 from tests import ROOT
 from tests.support import drawn, reference, tight
 
+MANY_NODES = 5_000_000
+"""More than any of these problems needs; one thread visits them in seconds."""
+
 
 def check(problem, capacity, optimum):
     """The verdict is right, and what it rests on holds."""
-    decision = decide(problem, capacity, limits=SolveLimits(20))
+    decision = decide(problem, capacity, limits=SolveLimits(nodes=MANY_NODES))
     reference.assert_sound(problem, decision.plan.offsets.tolist())
     assert decision.capacity == capacity
     if capacity >= optimum:
@@ -68,7 +69,7 @@ def test_windows_may_leave_it_open_but_never_wrong():
     for problem in tight.many(tight.windows, 25, seed=12):
         optimum = reference.least_arena(problem)
         for capacity in range(max(0, optimum - 2), optimum + 2):
-            verdict = decide(problem, capacity, limits=SolveLimits(0.2)).verdict
+            verdict = decide(problem, capacity, limits=SolveLimits(nodes=20_000)).verdict
             wrong = Verdict.DOES_NOT_FIT if capacity >= optimum else Verdict.FITS
             assert verdict is not wrong
 
@@ -87,7 +88,7 @@ def test_no_way_out_by_hand():
 def test_a_core_says_where_and_leaves_the_rest_out():
     made = adversarial.no_way_out(4)
     assert made.optimum is not None
-    decision = decide(made.problem, made.optimum - 1, limits=SolveLimits(20))
+    decision = decide(made.problem, made.optimum - 1, limits=SolveLimits(nodes=MANY_NODES))
     assert decision.verdict is Verdict.DOES_NOT_FIT
     core = np.array(decision.bound.core)
     assert len(core) <= 10
@@ -95,18 +96,22 @@ def test_a_core_says_where_and_leaves_the_rest_out():
     assert (start < decision.bound.until).all()
     assert (end > decision.bound.step).all()
     assert replay(made.problem, decision.bound).outcome is Outcome.PROVED
-    assert replay(select(made.problem, core), decide(select(made.problem, core), made.optimum - 1).bound)
-    assert decide(made.problem, made.optimum, limits=SolveLimits(20)).verdict is Verdict.FITS
+    alone = select(made.problem, core)
+    again = decide(alone, made.optimum - 1, limits=SolveLimits(nodes=MANY_NODES))
+    assert again.verdict is Verdict.DOES_NOT_FIT
+    assert replay(alone, again.bound).outcome is Outcome.PROVED
+    enough = decide(made.problem, made.optimum, limits=SolveLimits(nodes=MANY_NODES))
+    assert enough.verdict is Verdict.FITS
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_perfect_packings_fit_exactly(seed):
     made = perfect.guillotine(80, seed)
     assert made.optimum is not None
-    decision = decide(made.problem, made.optimum, limits=SolveLimits(20))
+    decision = decide(made.problem, made.optimum, limits=SolveLimits(nodes=MANY_NODES))
     assert decision.verdict is Verdict.FITS
     assert decision.plan.arena_bytes == made.optimum
-    refused = decide(made.problem, made.optimum - 1, limits=SolveLimits(20))
+    refused = decide(made.problem, made.optimum - 1, limits=SolveLimits(nodes=MANY_NODES))
     assert refused.verdict is Verdict.DOES_NOT_FIT
     assert (refused.bound.kind, refused.plan.nodes) == (BoundKind.LOAD, 0)
 
@@ -123,11 +128,13 @@ def test_it_ends_as_soon_as_the_plan_fits():
 HARD = tight.crowded(np.random.default_rng(1), 150, 200, 50)
 
 
-@pytest.mark.quarantine
-def test_undecided_in_time():
-    began = time.perf_counter()
-    decision = decide(HARD, lower_bound(HARD).nbytes + 3, limits=SolveLimits(0.4))
-    assert time.perf_counter() - began < 0.44 + 0.3
+@pytest.mark.parametrize("strategy", deciding())
+def test_undecided_within_its_nodes_and_always_with_the_same_plan(strategy):
+    capacity = lower_bound(HARD).nbytes + 3
+    decision, again = (decide(HARD, capacity, strategy, limits=SolveLimits(nodes=2_000)) for _ in "12")
+    assert 0 < decision.plan.nodes <= 2_001
+    assert again.plan.nodes == decision.plan.nodes
+    assert again.plan == decision.plan
     assert decision.verdict is Verdict.UNDECIDED
     assert decision.plan.cut_short
     assert decision.bound.nbytes <= decision.capacity < decision.plan.arena_bytes
@@ -213,7 +220,8 @@ def test_the_same_question_gives_the_same_answer():
     problem = tight.many(tight.no_way_out, 1, seed=4)[0]
     optimum = reference.least_arena(problem)
     for capacity in (optimum - 1, optimum):
-        one, other = (decide(problem, capacity, limits=SolveLimits(seed=3)) for _ in "12")
+        limits = (SolveLimits(seed=3, nodes=MANY_NODES) for _ in "12")
+        one, other = (decide(problem, capacity, limits=each) for each in limits)
         assert one.plan.offsets.tolist() == other.plan.offsets.tolist()
         assert one.bound == other.bound
         assert one.plan.nodes == other.plan.nodes

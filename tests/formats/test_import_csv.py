@@ -1,8 +1,7 @@
-"""Buffer CSV: every spelling of the dialect, exact errors, speed, and the way out again."""
+"""Buffer CSV: every spelling of the dialect, exact errors, and the way out again."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +30,7 @@ from memplan_engine.graph import MAX_BYTES
 from memplan_engine.problem import select
 from memplan_engine.what_if.apply import apply
 from memplan_engine.what_if.edits import Drop, Split
+from tests.support.work import calls_of
 
 AS_PLAN = ImportOptions(offsets_as_plan=True)
 
@@ -275,17 +275,13 @@ def test_too_many_rows_are_refused_before_they_are_split(tmp_path: Path) -> None
     assert message == "a.csv: found 1,500,002 lines, expected at most 1,500,000"
 
 
-@pytest.mark.quarantine
-def test_200_000_rows_come_back_equal(tmp_path: Path) -> None:
-    n = 200_000
+def test_thousands_of_rows_come_back_equal_in_a_few_calls_a_row(tmp_path: Path) -> None:
+    n = 5_000
     start = np.arange(n)
     made = make_problem(start, start + 17, 64 * (start % 1000 + 1), alignment=64, name="a")
     write_csv(made, tmp_path / "a.csv")
-    begin = time.perf_counter()
-    loaded = load(tmp_path / "a.csv")
-    seconds = time.perf_counter() - begin
-    assert loaded == made
-    assert seconds < 30, f"{seconds:.2f} s"  # 0.4 s when nothing else runs; a guard against quadratic work
+    assert load(tmp_path / "a.csv") == made
+    assert calls_of(lambda: load(tmp_path / "a.csv")) < 6 * n
 
 
 def test_minimallocs_own_output_is_ours(tmp_path: Path) -> None:

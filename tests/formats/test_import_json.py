@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from memplan_engine import (
     FREE,
@@ -32,6 +32,7 @@ from memplan_engine import (
     to_problem,
 )
 from memplan_engine.files import write
+from memplan_engine.formats.memplan_json import json_base
 from memplan_engine.formats.memplan_json.json_base import Head
 from memplan_engine.formats.memplan_json.json_file import dumps, loads, write_json
 from memplan_engine.formats.memplan_json.schema import FOLDER, schemas
@@ -39,6 +40,7 @@ from memplan_engine.graph import Phase, Symbol, Workspace
 from memplan_engine.plan import make_offsets
 from memplan_engine.problem import Origin
 from memplan_engine.schedule import Schedule
+from tests.support.work import calls_of
 
 
 def graph() -> Graph:
@@ -240,16 +242,13 @@ def test_a_deep_graph_stays_compact() -> None:
     assert loads(text.decode(), "x") == made
 
 
-@pytest.mark.quarantine
-def test_200_000_buffers_in_about_a_second(tmp_path: Path) -> None:
-    n = 200_000
+def test_thousands_of_buffers_come_back_equal_without_a_call_for_each(tmp_path: Path) -> None:
+    n = 5_000
     start = np.arange(n)
     made = make_problem(start, start + 9, start + 64, names=[f"conv_{i}" for i in range(n)], alignment=64)
     write_json(made, tmp_path / "x.json")
-    begin = time.perf_counter()
     assert load(tmp_path / "x.json") == made
-    seconds = time.perf_counter() - begin
-    assert seconds < 30, f"{seconds:.2f} s"  # 0.5 s when nothing else runs; a guard against quadratic work
+    assert calls_of(lambda: load(tmp_path / "x.json")) < n
 
 
 def refusal(text: str) -> str:
@@ -355,12 +354,18 @@ def test_what_we_write_is_parsed_once_and_what_others_write_in_any_order(
     assert loads(json.dumps(fields, indent=2), "indented") == made()
 
 
-@pytest.mark.quarantine
-def test_many_faults_are_not_all_collected() -> None:
-    text = changed(problem(), "start", f"[{'0.5,' * 400_000}1]")
-    begin = time.perf_counter()
+def test_of_many_faults_one_is_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    collected: list[int] = []
+
+    def explain(error: ValidationError, source: str) -> InputError:
+        collected.append(error.error_count())
+        return json_base_explain(error, source)
+
+    json_base_explain = json_base.explain
+    monkeypatch.setattr(json_base, "explain", explain)
+    text = changed(problem(), "start", f"[{'0.5,' * 10_000}1]")
     assert "field start[0]: found 0.5" in refusal(text)
-    assert time.perf_counter() - begin < 30
+    assert collected == [1]
 
 
 def test_values_that_no_file_can_hold_are_refused(tmp_path: Path) -> None:

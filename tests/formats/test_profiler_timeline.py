@@ -175,7 +175,6 @@ def test_memory_events_are_buffers_with_the_stack_of_what_was_running(
     assert told[-1][0] == told[-1][1] == path.stat().st_size
 
 
-@pytest.mark.quarantine
 def test_a_trace_of_the_cpu_has_no_reserved_bytes_and_the_verb_says_so(memplan, written):
     path = written(trace(memory(1, 512, 64, **{"Device Type": 0, "Device Id": -1})))
     out = memplan("snapshot", path)[1]
@@ -251,7 +250,6 @@ def test_live_bytes_are_exact_at_every_point(
     assert found == [sum(row) for row in sizes]
 
 
-@pytest.mark.quarantine
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -4,14 +4,15 @@
 
 Each case is a small sound file of some format (`seeds/`) that was changed: as the tree that its format is
 (`grammars.py`), three of four, or byte by byte. It is read and planned by a command line chosen at random,
-in a process that may take 2 GiB and 20 CPU seconds. Cases follow from the seed and their number alone. What
-is found goes into FOLDER; moved to `corpus/`, it is tried by every test run from then on.
+in a process that may take 2 GiB and make 5 million calls. Cases follow from the seed and their number alone.
+What is found goes into FOLDER; moved to `corpus/`, it is tried by every test run from then on.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -21,31 +22,33 @@ from pathlib import Path
 from random import Random
 
 from tests import ROOT
-from tests.fuzzing.harness import commands, finding, limit_memory, load_everything, make_case
+from tests.fuzzing.harness import commands, finding, little_memory, load_everything, make_case
+from tests.support.waiting import HANG_SECONDS
 
-LONGEST_CASE = 90
-"""Seconds after which the system ends a process with its case: 20 CPU seconds on a busy machine."""
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
+"""Each thread takes address space for its stack and its heap."""
 
 
 def work(seed: int, numbers: range) -> None:
     """Try cases, and print a line of JSON before each and after each."""
     pipe = sys.stdout
+    # A case that hangs ends the process.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
     load_everything()
-    limit_memory()
-    with tempfile.TemporaryDirectory() as folder:
+    with little_memory(), tempfile.TemporaryDirectory() as folder:
         for number in numbers:
             case = make_case(seed, number)
             path = Path(folder) / case.name
             path.write_bytes(case.data)
             choices = commands(path, Path(folder))
             command = Random(f"{seed}:{number}:command").choice(choices) if choices else None
-            signal.alarm(LONGEST_CASE)
+            signal.alarm(int(HANG_SECONDS))
             print(
                 json.dumps({"number": number, "name": case.name, "parsed": case.parsed}),
                 file=pipe,
                 flush=True,
             )
-            print(json.dumps({"finding": finding(path, command)}), file=pipe, flush=True)
+            print(json.dumps({"finding": finding(path, command, counted=True)}), file=pipe, flush=True)
             signal.alarm(0)
             path.unlink()
 
@@ -58,7 +61,11 @@ def fuzz(seed: int, first: int, count: int) -> Iterator[tuple[str, bool, str]]:
         first_of_worker = number
         arguments = ["--work", "--seed", str(seed), "--first", str(number), "--count", str(last - number)]
         worker = subprocess.Popen(
-            [sys.executable, "-m", "tests.fuzzing", *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "tests.fuzzing", *arguments],
+            cwd=ROOT,
+            env=os.environ | ONE_THREAD,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert worker.stdout
         try:
