@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import runpy
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from memplan_engine import InputError, find_peak, observation_graph, observed_peak, to_problem
+from memplan_engine import InputError, find_peak, observation_graph, observe_fake, observed_peak, to_problem
 from memplan_engine.recordings.observed_flow import Category, Stage, state_bytes
+from memplan_engine.runtime.recorder import script_run
 from memplan_engine.runtime.recorder.script_run import observe_script
-from tests import ROOT
+from tests.support.forked_scripts import ENDED, Fork, ForkedScripts
+from tests.support.measured import PeakMode
+from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.usefixtures("forked_scripts")
 TRAIN = """
 import sys
 import torch
@@ -61,37 +68,29 @@ def test_a_training_script_is_recorded_up_to_its_third_step(tmp_path: Path) -> N
     assert find_peak(to_problem(graph, alignment=1)).nbytes == observed_peak(seen)[0]
 
 
-def test_the_second_step_is_that_of_a_real_run(tmp_path: Path) -> None:
+def test_the_second_step_is_that_of_a_real_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against a real run of the same script under a recorder that knows nothing of memplan: all that it makes
     but weights and moments, at the fullest moment of its first three steps."""
     text = TRAIN.replace("num_workers=2", "num_workers=0").replace("range(1000)", "range(1)")
     text = text.replace("for x, y in loader:", "for x, y in __import__('itertools').islice(loader, 3):")
     path = script(tmp_path, text)
-    probe = f"""
-import json, runpy, sys, torch
-sys.path.insert(0, {str(ROOT)!r})
-from tests.support.measured import PeakMode
-from torch.optim import Optimizer
-mode = PeakMode()
-kept = []
-step = torch.optim.Adam.step
-def marked(self, *args, **kwargs):
-    result = step(self, *args, **kwargs)
-    tensors = [p for g in self.param_groups for p in g["params"]]
-    tensors += [t for s in self.state.values() for t in s.values()]
-    kept.append(sum(t.untyped_storage().nbytes() for t in tensors))
-    return result
-torch.optim.Adam.step = marked
-sys.argv = [{str(path)!r}, "128"]
-with mode:
-    runpy.run_path(sys.argv[0], run_name="__main__")
-print("PEAK", json.dumps([mode.peak, kept[-1]]))
-"""
-    ended = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-    line = next(line for line in ended.stdout.splitlines() if line.startswith("PEAK"))
-    most, kept = json.loads(line.removeprefix("PEAK "))
+    kept: list[int] = []
+    step: Callable[..., Any] = torch.optim.Adam.step
+
+    def marked(self: torch.optim.Adam, *args: Any, **kwargs: Any) -> Any:
+        result = step(self, *args, **kwargs)
+        tensors = [p for group in self.param_groups for p in group["params"]]
+        tensors += [value for state in self.state.values() for value in state.values()]
+        kept.append(sum(each.untyped_storage().nbytes() for each in tensors))
+        return result
+
+    monkeypatch.setattr(torch.optim.Adam, "step", marked)
+    monkeypatch.setattr(sys, "argv", [str(path), "128"])
+    gc.collect()
+    with PeakMode() as mode:
+        runpy.run_path(str(path), run_name="__main__")
     seen = observe_script(path, ["128"])
-    assert observed_peak(seen)[0] == most - kept
+    assert observed_peak(seen)[0] == mode.peak - kept[-1]
 
 
 @pytest.mark.parametrize(
@@ -137,20 +136,46 @@ def test_scripts_that_cannot_be_recorded_are_one_line(tmp_path: Path, text: str,
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.quarantine
-def test_a_script_that_never_ends_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
-    marker = "memplan-test-sleeper-417"
+def test_a_script_that_never_ends_is_ended_with_all_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script_server: ForkedScripts
+) -> None:
+    """The time limit passes when the script has started another process."""
+    started = tmp_path / "started"
     path = script(
         tmp_path,
-        "import subprocess, sys, time\n"
-        f"subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)  # {marker}'])\n"
+        "import os, subprocess, sys, time\n"
+        "sleeper = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"half = {str(started)!r} + '.half'\n"
+        "with open(half, 'w') as file:\n    file.write(str(sleeper.pid))\n"
+        f"os.rename(half, {str(started)!r})\n"
         "while True: time.sleep(0.1)\n",
     )
+
+    class Late(Fork):
+        def wait(self, timeout: float | None = None) -> int:
+            if timeout is None:
+                return super().wait()
+            wait_until(lambda: started.exists() or self.poll() is not None)
+            raise subprocess.TimeoutExpired("", timeout)
+
+    def start(module: str, folder: Path) -> Late:
+        fork = script_server(module, folder)
+        return Late(fork.pid, folder / ENDED)
+
+    monkeypatch.setattr(script_run, "start_module", start)
     with pytest.raises(InputError, match=r"train\.py: found a script that is not through after 8 s"):
         observe_script(path, seconds=8)
-    time.sleep(0.5)
-    running = subprocess.run(["ps", "-eo", "stat,args"], capture_output=True, text=True, check=True).stdout
-    assert not [line for line in running.splitlines() if marker in line and not line.startswith("Z")]
+    sleeper = int(started.read_text())
+    wait_until(lambda: not is_running(sleeper), lambda: sleeper)
+
+
+def is_running(process: int) -> bool:
+    """Return whether there is a process of this number that has not ended."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 def test_a_script_may_cast_its_model(tmp_path: Path) -> None:
@@ -194,6 +219,7 @@ def test_a_script_may_change_its_folder(tmp_path: Path) -> None:
     assert Path.cwd() == before
 
 
+@pytest.mark.usefixtures("own_processes")
 def test_the_command_line_runs_scripts(memplan: Any, tmp_path: Path) -> None:
     script(tmp_path, TRAIN)
     code, out, _ = memplan("observe", "--fake", "train.py", "--json", "-o", "run.json", "--", "64")
@@ -287,7 +313,7 @@ with ThreadPoolExecutor(2) as pool:
 
 
 def test_weights_that_safetensors_loads_are_those_of_the_model(tmp_path: Path) -> None:
-    """By transformers in threads; such a script was refused with words about a field of the observation."""
+    """transformers loads them in threads; peaks are those of a model made from its configuration."""
     import transformers
 
     sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32, "num_hidden_layers": 2}
@@ -297,8 +323,7 @@ def test_weights_that_safetensors_loads_are_those_of_the_model(tmp_path: Path) -
 import sys
 import torch
 import transformers
-kind, folder = transformers.LlamaForCausalLM, sys.argv[1]
-model = kind.from_pretrained(folder) if LOADED else kind(transformers.LlamaConfig.from_pretrained(folder))
+model = make(transformers.LlamaForCausalLM)
 optimizer = torch.optim.AdamW(model.train().parameters())
 for step in range(3):
     ids = torch.randint(0, 50, (2, 8))
@@ -306,10 +331,9 @@ for step in range(3):
     optimizer.step()
     optimizer.zero_grad()
 """
-    seen = []
-    for loaded in ("True", "False"):
-        path = script(tmp_path, text.replace("LOADED", loaded))
-        flow = observe_script(path, [str(tmp_path / "tiny")]).flow
-        assert flow is not None
-        seen.append((flow.step_peaks[1:], state_bytes(flow)))
-    assert seen[0] == seen[1]
+    make = "def make(kind):\n    return kind.from_pretrained(sys.argv[1])\n"
+    loaded = observe_script(script(tmp_path, make + text), [str(tmp_path / "tiny")]).flow
+    made = observe_fake(lambda: exec(text, {"make": lambda kind: kind(config)})).flow
+    assert loaded is not None
+    assert made is not None
+    assert (loaded.step_peaks[1:], state_bytes(loaded)) == (made.step_peaks[1:], state_bytes(made))

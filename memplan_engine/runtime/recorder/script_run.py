@@ -130,6 +130,11 @@ def start_script(
     if calibration is not None:
         write_calibration(calibration, folder / CALIBRATION)
     (folder / "request.json").write_text(json.dumps({**request, **more}))
+    return start_module(module, folder)
+
+
+def start_module(module: str, folder: Path) -> subprocess.Popen[bytes]:
+    """Start `python -m module folder` in its own session, with stderr in the file SAID of `folder`."""
     command = [sys.executable, "-m", module, str(folder)]
     # A file, not a pipe, which would fill up and hold the process where nobody reads it meanwhile.
     with (folder / SAID).open("wb") as said:
