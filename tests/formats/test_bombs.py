@@ -1,6 +1,6 @@
 """Files that take the most for their length: they are read, or refused, in work that grows with the length.
 
-`python -m benchmarks reading --bombs` prints what 100 MB of each take.
+`python -m benchmarks reading --bombs --megabytes 95` prints what they take.
 """
 
 from __future__ import annotations
