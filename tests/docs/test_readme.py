@@ -37,6 +37,7 @@ from tests import ROOT
 from tests.support.apptest import check
 from tests.support.graphs import make_graph
 from tests.support.scratch_graphs import scratch_plan
+from tests.support.waiting import HANG_SECONDS
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 EXTENDING = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -70,11 +71,10 @@ def test_the_command_line_example_prints_what_the_readme_shows() -> None:
     assert without_seconds(printed) == without_seconds(shown[1])
 
 
-def test_the_python_example_runs() -> None:
+def test_the_python_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (example,) = [block for block in blocks(README, "python") if "capture(" in block]
-    done = subprocess.run([sys.executable, "-c", example], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[0] == "1048576 1048576 True"
+    exec(compile(example, "README.md", "exec", dont_inherit=True), {"__name__": "example"})
+    assert capsys.readouterr().out.splitlines()[0] == "1048576 1048576 True"
 
 
 def test_the_strategy_of_the_docs_places_by_end(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_the_page_of_the_docs_shows_the_largest_buffers(monkeypatch: pytest.Monk
     monkeypatch.setattr(state, "start_compiling", lambda: Thread())  # That is not the page's.
     page = blocks(EXTENDING, "python")[6].replace("from __future__ import annotations\n", "")
     begin = "from memplan_dashboard.session import state\nstate.restore()\n"
-    app = check(AppTest.from_string(begin + page, default_timeout=120).run())
+    app = check(AppTest.from_string(begin + page, default_timeout=HANG_SECONDS).run())
     assert [metric.value for metric in app.metric] == ["51 MiB"]
     assert app.markdown[0].value.endswith("12 MiB")
     assert len(app.markdown) == 10
