@@ -20,6 +20,7 @@ from memplan_engine.runtime.recorder import script_run
 from memplan_engine.runtime.recorder.script_run import observe_script
 from tests.support.forked_scripts import ENDED, Fork, ForkedScripts
 from tests.support.measured import PeakMode
+from tests.support.processes import is_running
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("forked_scripts")
@@ -169,15 +170,6 @@ def test_a_script_that_never_ends_is_ended_with_all_that_it_started(
     wait_until(lambda: not is_running(sleeper), lambda: sleeper)
 
 
-def is_running(process: int) -> bool:
-    """Return whether there is a process of this number that has not ended."""
-    try:
-        stat = Path(f"/proc/{process}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
-
-
 def test_a_script_may_cast_its_model(tmp_path: Path) -> None:
     """In place, so that an optimizer that has its weights keeps them."""
     text = (
@@ -221,7 +213,8 @@ def test_a_script_may_change_its_folder(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("own_processes")
 def test_the_command_line_runs_scripts(memplan: Any, tmp_path: Path) -> None:
-    script(tmp_path, TRAIN)
+    """Also one that writes on stderr more than a pipe holds: 64 KiB on Linux."""
+    script(tmp_path, "import os\nos.write(2, b'x' * 1_000_000)\n" + TRAIN)
     code, out, _ = memplan("observe", "--fake", "train.py", "--json", "-o", "run.json", "--", "64")
     assert code == 0
     said = json.loads(out)

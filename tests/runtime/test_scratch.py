@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,25 +12,34 @@ from pathlib import Path
 
 import pytest
 
+from memplan_engine.runtime import eager_step, scratch
 from memplan_engine.runtime.scratch import scratch_folder
 from tests import ROOT
+from tests.support.processes import is_running
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="folders that are held")
 HOLDER = """
-import sys, time
-from memplan_engine.runtime.scratch import scratch_folder
-with scratch_folder() as folder:
+import runpy, sys
+with runpy.run_path(sys.argv[1])["scratch_folder"]() as folder:
     (folder / "state.pt").write_bytes(b"weights")
     print(folder, flush=True)
-    time.sleep(600)
+    sys.stdin.read()
 """
 MODELS = """
-import sys, time, torch
+import os, pathlib, time
 
 def net():
-    if "eager_step" in sys.argv[0]:
-        time.sleep(600)
-    return torch.nn.Linear(4, 4), (torch.rand(2, 4),)
+    started = pathlib.Path(__file__).with_name("started")
+    started.with_suffix(".half").write_text(str(os.getpid()))
+    started.with_suffix(".half").rename(started)
+    while True:
+        time.sleep(1)
+"""
+RUN = """
+import sys
+from memplan_engine.runtime.eager_step import take_in_process
+take_in_process(sys.argv[1], {})(False)
 """
 
 
@@ -40,9 +50,10 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def make_old(*folders: Path) -> None:
+def make_older(hours: float, *folders: Path) -> None:
+    """Have `folders` last changed so many hours ago."""
     for folder in folders:
-        os.utime(folder, (time.time() - 3600,) * 2)
+        os.utime(folder, (time.time() - 3600 * hours,) * 2)
 
 
 def test_a_folder_is_there_and_gone(temporary: Path) -> None:
@@ -52,12 +63,14 @@ def test_a_folder_is_there_and_gone(temporary: Path) -> None:
     assert list(temporary.iterdir()) == []
 
 
-@pytest.mark.quarantine
 def test_what_a_killed_process_left_goes_and_what_is_held_or_strange_stays(temporary: Path) -> None:
     holders = [
-        subprocess.Popen([sys.executable, "-c", HOLDER], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", HOLDER, scratch.__file__],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
         for _ in range(2)
-    ]
+    ]  # fmt: skip
     killed, held = (Path(holder.stdout.readline().strip()) for holder in holders if holder.stdout)
     holders[0].kill()
     holders[0].wait()
@@ -65,57 +78,46 @@ def test_what_a_killed_process_left_goes_and_what_is_held_or_strange_stays(tempo
     (temporary / "else" / "kept").touch()
     (temporary / "memplan-link").symlink_to(temporary / "else")
     (temporary / "memplan-file").touch()
+    # Changed after any time at which this test may look.
+    make_older(-1, killed)
     with scratch_folder():
         assert killed.exists(), "too new to be judged"
-    make_old(killed, held, temporary / "else", temporary / "memplan-file")
+    make_older(1, killed, held, temporary / "else", temporary / "memplan-file")
     with scratch_folder():
         pass
     left = {path.name for path in temporary.iterdir()}
     assert left == {held.name, "else", "memplan-link", "memplan-file"}
     assert (temporary / "else" / "kept").exists()
     assert (held / "state.pt").exists()
-    holders[1].kill()
-    holders[1].wait()
+    holders[1].communicate()
 
 
-@pytest.mark.quarantine
 @pytest.mark.slow
 def test_an_eager_step_ends_with_the_run_that_asked_for_it(temporary: Path) -> None:
+    """It has asked to end with its parent before it makes the model."""
     (temporary / "models.py").write_text(MODELS)
-    line = [sys.executable, "-m", "memplan_engine", "run", "models.py:net", "--training", "step"]
-    run = subprocess.Popen(
-        line, cwd=temporary, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    steps: list[str] = []
-    deadline = time.monotonic() + 200
-    while not steps and time.monotonic() < deadline and run.poll() is None:
-        time.sleep(0.2)
-        steps = _eager_steps(temporary)
-    assert steps
-    # It may have asked to end with its parent by now, or finds later that there is none.
-    time.sleep(4)
+    line = [sys.executable, "-c", RUN, f"{temporary / 'models.py'}:net"]
+    run = subprocess.Popen(line, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    started = temporary / "started"
+    wait_until(lambda: started.exists() or run.poll() is not None)
+    step = int(started.read_text())
+    assert is_running(step)
     run.kill()
     run.wait()
-    while _eager_steps(temporary) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert _eager_steps(temporary) == []
+    wait_until(lambda: not is_running(step))
     left = list(temporary.glob("memplan-*"))
     assert left
-    make_old(*left)
+    make_older(1, *left)
     with scratch_folder():
         pass
     assert not list(temporary.glob("memplan-*"))
 
 
-def _eager_steps(temporary: Path) -> list[str]:
-    """Processes that take a step for a run whose temporary folders are in `temporary`."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().decode().split("\0")
-        except OSError:
-            continue
-        if "memplan_engine.runtime.eager_step" in words and any(str(temporary) in word for word in words):
-            found.append(path.parent.name)
-    return found
+def test_an_eager_step_is_not_taken_for_a_run_that_has_ended(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have ended before the step could ask to end with it."""
+    monkeypatch.setattr(eager_step, "end_with_parent", lambda: None)
+    (temporary / "request.json").write_text(json.dumps({"factory": "models.py:net", "parent": os.getpid()}))
+    eager_step.main(temporary)
+    assert [path.name for path in temporary.iterdir()] == ["request.json"]

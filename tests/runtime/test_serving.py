@@ -14,6 +14,8 @@ from memplan_engine.recordings.inference import Inference, inference_of
 from memplan_engine.runtime.serving.served_ranks import observe_served
 from tests import ROOT
 
+pytestmark = pytest.mark.usefixtures("forked_scripts")
+
 LLAMAS = ROOT / "example_graphs" / "llama_served.py"
 WIDTH, WORDS, BATCH, CONTEXT = 8, 32, 2, 20
 MODEL = """
@@ -122,7 +124,7 @@ def test_a_window_that_is_full_is_a_part_of_each_sequence(model):
     [
         ("forgetful", "tiny.py:forgetful: KV cache: found a cache of 64 bytes"),
         ("classifier", "input_ids"),
-        ("nobody", "nobody"),
+        ("missing", "missing"),
     ],
 )
 def test_what_is_no_causal_language_model_is_refused(model, factory, says):

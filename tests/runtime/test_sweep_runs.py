@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from memplan_engine.formats.memplan_json.sweep_folder import load_sweep
 from memplan_engine.recordings.configuration import Configuration
 from memplan_engine.runtime.ranks import sweep_runs
@@ -23,6 +25,7 @@ def asked(batch: int) -> Configuration:
     return Configuration({"batch": batch}, (str(batch),), 2, "h100-80")
 
 
+@pytest.mark.usefixtures("forked_scripts")
 def test_a_finished_configuration_is_not_recorded_again(tmp_path, monkeypatch):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)

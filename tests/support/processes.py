@@ -34,3 +34,25 @@ def _words_of(process: Path) -> set[bytes]:
 def memory(process: Path, field: str) -> int:
     """Bytes: "VmRSS", what is resident now, or "VmHWM", the most that was."""
     return int((process / "status").read_text().partition(f"{field}:")[2].split()[0]) * 1024
+
+
+def is_running(process: int) -> bool:
+    """Return whether there is a process of this number that has not ended."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def children_of(process: int) -> set[int]:
+    """Return the numbers of the processes that `process` has started and not waited for."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = stat.read_text().rpartition(")")[2].split()[1]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(parent) == process:
+            found.add(int(stat.parent.name))
+    return found
