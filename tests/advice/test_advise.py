@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -22,9 +20,7 @@ from memplan_engine.what_if.edits import Drop, Pin, Resize, Shorten
 from tests import ROOT
 from tests.support.graphs import make_graph
 
-EXAMPLES = Path("example_graphs")
-LONG_SECONDS = 100.0
-"""Longer than any search here takes beside kernels that are still compiled."""
+EXAMPLES = ROOT / "example_graphs"
 
 
 def layers(count: int, nbytes: int = 640) -> Graph:
@@ -99,11 +95,7 @@ def test_a_suggestion_says_whether_the_capacity_is_met(capacity: int, fits: bool
 
 def test_a_suggestion_plans_as_its_options_say() -> None:
     graph = load(EXAMPLES / "gpt2.json")
-    best = next(
-        each
-        for each in advise(graph, limits=SolveLimits(LONG_SECONDS)).suggestions
-        if each.kinds == ("in_place",)
-    )
+    best = next(each for each in advise(graph).suggestions if each.kinds == ("in_place",))
     assert best.how == Preparation(in_place=True)
     assert (best.title, best.saved_bytes) == ("Write 98 results in place", 12_582_912)
     assert make_plan(prepare(graph, best.how)).arena_bytes == best.arena_bytes == 40_894_464
@@ -138,7 +130,7 @@ def test_a_finished_plan_stays_as_it_is() -> None:
 
 
 def test_what_is_cancelled_keeps_what_it_has() -> None:
-    limits = SolveLimits(5.0)
+    limits = SolveLimits()
     advice = advise(layers(1), limits=limits, watch=lambda _: limits.cancel())
     assert [each.saved_bytes for each in advice.suggestions] == [640]
     assert not advice.complete
@@ -200,25 +192,25 @@ def test_what_cannot_be_made_is_rejected_with_the_reason() -> None:
     )
 
 
-@pytest.mark.quarantine
-def test_when_the_time_is_up_nobody_is_asked_any_more() -> None:
-    asked = []
+def test_after_the_limits_no_proposer_is_asked_any_more() -> None:
+    asked, limits = [], SolveLimits()
 
-    def slow(situation: Situation) -> Iterator[Candidate]:
+    def endless(situation: Situation) -> Iterator[Candidate]:
         for number in range(100):
             asked.append(number)
-            time.sleep(0.05)
+            if number == 4:
+                limits.cancel()
             yield Candidate(("own",), f"Try {number}", edits=(Pin("mm0", None),))
 
-    advice = advise(layers(1), limits=SolveLimits(0.5), proposers=(slow, slow))
+    advice = advise(layers(1), limits=limits, proposers=(endless, endless))
     assert not advice.complete
-    assert 0 < len(asked) <= 11
+    assert asked == [0, 1, 2, 3, 4]
     assert advice.why_none == "It was stopped before anything that saves was found."
 
 
 def test_another_order_is_proposed_alone_and_planned_together_with_writes_in_place() -> None:
     """GPT-2: 12 MiB by either alone, 24 MiB by both; the ops that move are named in the title."""
-    advice = advise(load(ROOT / "example_graphs" / "gpt2.json"), limits=SolveLimits(LONG_SECONDS))
+    advice = advise(load(EXAMPLES / "gpt2.json"))
     first, *others = (each for each in advice.suggestions if each.same_bits)
     assert (first.title, set(first.kinds)) == ("In place, and reordered ops", {"in_place", "reorder"})
     assert first.arena_bytes == 28_311_552
@@ -231,7 +223,7 @@ def test_another_order_is_proposed_alone_and_planned_together_with_writes_in_pla
 
 def test_where_no_op_moves_no_order_is_proposed() -> None:
     assert not any("reorder" in each.kinds for each in advise(layers(3)).suggestions)
-    graph = load(ROOT / "example_graphs" / "teaching_order.json")
+    graph = load(EXAMPLES / "teaching_order.json")
     assert any("reorder" in each.kinds for each in advise(graph).suggestions)
     for how in (Preparation(reorder=True), Preparation(streams=2)):
         advice = advise(graph, how)

@@ -16,6 +16,7 @@ from memplan_engine.preparation import Preparation
 from memplan_engine.rewrites.order import checked
 from memplan_engine.rewrites.order.order_problem import order_problem
 from memplan_engine.schedule import dependencies
+from tests.support.waiting import HANG_SECONDS
 
 EXAMPLES = Path(__file__).parents[2] / "example_graphs"
 WEIGHT, INPUT = 256, 64
@@ -89,7 +90,7 @@ def test_a_search_that_has_used_its_time_leaves_the_next_one_all_of_its_own(monk
         return result
 
     monkeypatch.setattr(checked, "reorder", out_of_time)
-    limits = SolveLimits(5)
+    limits = SolveLimits(HANG_SECONDS)
     fit_graph(load(EXAMPLES / "gpt2_training_step.json"), only=["reorder", "gradients"], limits=limits)
     assert searched == [False, False]
     assert not limits.stopped
@@ -162,7 +163,7 @@ def test_a_choice_of_writes_in_place_is_no_proof_and_neither_is_an_order_beside_
 
 def test_gradients_of_a_training_step_are_freed_as_a_stage_of_their_own():
     graph = load(EXAMPLES / "gpt2_training_step.json")
-    fitted = fit_graph(graph, only=["gradients"], limits=SolveLimits(5))
+    fitted = fit_graph(graph, only=["gradients"])
     captured, freed = fitted.stages
     assert (captured.name, freed.name) == (StageName.CAPTURED, StageName.GRADIENTS)
     assert len(freed.graph.outputs) < len(graph.outputs)

@@ -1,32 +1,28 @@
-"""A replay of as many buffers as there may be ends when its time does."""
+"""A replay ends where its limits end, in the middle of what takes long."""
 
 from __future__ import annotations
-
-import contextlib
-import time
 
 import numpy as np
 import pytest
 
-from memplan_engine import MemplanError, make_problem
-from memplan_engine.replay.make import MOST_BUFFERS, make_replay
-from memplan_engine.strategies import known_strategies
+from memplan_engine import PlanError, make_problem, make_replay
+from memplan_engine.replay import make
 from memplan_engine.strategies.base import SolveLimits
 
-LIMIT = 2.0
-LATE = 8.0
-"""CPU seconds behind the limit in which nothing is asked: columns are sorted and frozen."""
 
+def test_the_arena_step_by_step_ends_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 20,000 buffers in shared objects it takes minutes: each step lays out all objects again."""
+    limits, laid_out, lay_out = SolveLimits(), [], make.lay_out
 
-@pytest.mark.quarantine
-@pytest.mark.slow
-@pytest.mark.parametrize("strategy", known_strategies())
-def test_the_largest_replay_ends_with_its_time(strategy: str) -> None:
-    draw = np.random.default_rng(0)
-    start = draw.integers(0, 400, MOST_BUFFERS)
-    end = start + draw.integers(1, 200, MOST_BUFFERS)
-    problem = make_problem(start, end, draw.integers(1, 1 << 20, MOST_BUFFERS))
-    begin = time.process_time()
-    with contextlib.suppress(MemplanError):
-        make_replay(problem, strategy, limits=SolveLimits(LIMIT))
-    assert time.process_time() - begin < LIMIT + LATE
+    def until_the_twentieth(order: np.ndarray, *columns: np.ndarray) -> np.ndarray:
+        laid_out.append(len(order))
+        if len(laid_out) == 20:
+            limits.cancel()
+        return lay_out(order, *columns)
+
+    monkeypatch.setattr(make, "lay_out", until_the_twentieth)
+    problem = make_problem(range(100), range(3, 103), [64] * 100)
+    with pytest.raises(PlanError, match="shared_objects_by_size was not recorded to its end"):
+        make_replay(problem, "shared_objects_by_size", limits=limits)
+    # All objects once, for the plan, and then those of the first 19 steps.
+    assert laid_out == [100, *range(1, 20)]
