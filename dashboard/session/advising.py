@@ -47,11 +47,15 @@ class Advising:
         """Look for it from now on, in a thread of its own; once, whoever asks."""
         if not self._begun:
             self._begun = True
-            threading.Thread(target=self._look, name="advice", daemon=True).start()
+            threading.Thread(target=self._look_after_the_page, name="advice", daemon=True).start()
 
-    def _look(self) -> None:
-        document, edits, strategy, capacity = self.asked
+    def _look_after_the_page(self) -> None:
         time.sleep(PICTURE_SECONDS)
+        self.look()
+
+    def look(self) -> None:
+        """Look for it in this thread."""
+        document, edits, strategy, capacity = self.asked
         try:
             with AT_ONCE:
                 self.advice = advise(

@@ -104,17 +104,18 @@ def facts_of(document: Document, strategy: str) -> PlanFacts:
     return _facts(document, strategy)
 
 
-def _seconds_for(document: Document, strategy: str) -> float:
+def limits_for(document: Document, strategy: str) -> SolveLimits:
+    """Return the limits of the first plan of `document` by `strategy`."""
     if not jobs.goes_on(strategy):
-        return MOST_SECONDS
-    return FIRST_OF_MANY_SECONDS if len(document.problem) > MOST_AT_ONCE else jobs.FIRST_SECONDS
+        return SolveLimits(MOST_SECONDS)
+    return SolveLimits(FIRST_OF_MANY_SECONDS if len(document.problem) > MOST_AT_ONCE else jobs.FIRST_SECONDS)
 
 
 @st.cache_resource(max_entries=48, show_spinner="Planning …", hash_funcs=OF_DOCUMENT)
 def _facts(document: Document, strategy: str) -> PlanFacts:
     if strategy == "imported" and document.plan is not None:
         return make_facts(document, document.plan)
-    limits = SolveLimits(_seconds_for(document, strategy))
+    limits = limits_for(document, strategy)
     try:
         plan = make_plan(document.problem, strategy, limits=limits)
     except PlanError as error:

@@ -125,7 +125,6 @@ def test_the_page_and_the_command_line_have_the_same_columns():
     )
 
 
-@pytest.mark.quarantine
 def test_an_out_of_memory_leads_on_to_the_settings():
     app = advised(open_app(doc="example:cuda_snapshot"))
     app.button(key="try_settings").click().run()
@@ -133,7 +132,6 @@ def test_an_out_of_memory_leads_on_to_the_settings():
     assert address(app)["settings"] == "expandable_segments:True"
 
 
-@pytest.mark.quarantine
 def test_whether_settings_would_have_met_a_recorded_failure_is_said_first():
     app = advised(open_app(doc="example:cuda_snapshot"))
     told = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shlex
 from dataclasses import replace
@@ -9,29 +10,58 @@ from dataclasses import replace
 import pytest
 
 pytest.importorskip("streamlit")
-from memplan_dashboard.background.fit_job import FitJob
+from memplan_dashboard.background.fit_job import FitJob, held_values, stage_values
 from memplan_dashboard.background.jobs import State
+from memplan_dashboard.background.solver_messages import read_message, write_message
 from memplan_dashboard.charts import profiles_overlaid, stage_waterfall
 from memplan_dashboard.session import fitting, searches, uploads
 from memplan_dashboard.views.fit import fit_choices
 
-from memplan_engine import fit_graph, load
+from memplan_engine import SolveLimits, fit_graph, load
 from memplan_engine.accelerators.presets import PRESETS
 from memplan_engine.advice.stage_changes import stage_changes
 from memplan_engine.formats.memplan_json.json_file import dumps
 from memplan_engine.reporters.fit.fit_words import fit_verdict
 from tests import ROOT
 from tests.advice.test_source_edits import graph_of
-from tests.dashboard.background.test_jobs import until
 from tests.rewrites.test_held_gradients import clip, step, update
 from tests.support.apptest import CSV, address, check, chips_of, open_app, said, upload, widget
+from tests.support.waiting import wait_until
 
 EXAMPLES = ROOT / "example_graphs"
 
 
+IN_PROCESS = FitJob.run
+
+
+def run_here(job):
+    """Fit in this thread, by nodes, what `fit_process` would fit, and give the job the same messages."""
+
+    def tell(values):
+        stream = io.BytesIO()
+        write_message(stream, values)
+        stream.seek(0)
+        job._hear(*read_message(stream))
+
+    if job.state is State.WAITING:
+        job._enter(State.RUNNING)
+        fit_graph(
+            job.graph,
+            None,
+            job.asked.only,
+            how=job.asked.how,
+            limits=SolveLimits(nodes=1_000_000),
+            tell=lambda part: tell({"kind": "begun", "part": part.replace(" ", "_")}),
+            watch=lambda stage: tell(stage_values(stage)),
+            on_gradients=lambda held: tell(held_values(held)),
+        )
+        tell({"kind": "done"})
+
+
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch):
-    """A visitor who is there, and whose fits nobody has made before."""
+    """A visitor whose session goes on; there are no fits from before."""
+    monkeypatch.setattr(FitJob, "run", run_here)
     monkeypatch.setattr(searches, "session_is_alive", lambda session: True)
     monkeypatch.setattr("sys.argv", ["app.py"])
     fitting.results().clear()
@@ -48,7 +78,7 @@ def fit_page(**parameters):
 
 def ended(app):
     if "fit_job" in app.session_state and (job := app.session_state["fit_job"]) is not None:
-        until(lambda: not job.state.is_active, look=lambda: (job.state, job.part, job.fault))
+        wait_until(lambda: not job.state.is_active, look=lambda: (job.state, job.part, job.fault))
 
 
 def headline(app):
@@ -59,8 +89,9 @@ def table(app):
     return app.dataframe[0].value
 
 
-def test_the_answer_and_the_stages_of_gpt2():
-    app = fit_page(doc="example:gpt2", capacity="505MiB")
+def test_the_answer_and_the_stages_of_gpt2_in_a_process(monkeypatch):
+    monkeypatch.setattr(FitJob, "run", IN_PROCESS)
+    app = fit_page(doc="example:gpt2", capacity="505MiB", fit_limit="600")
     assert headline(app) == "Fits in 505 MiB: another order of the ops, 474.71 MiB state + 27 MiB arena"
     assert chips_of(app)[:4] == ["fits", "no order is lower: proved", "526,078,976 B", "3.29 MiB left"]
     rows = table(app)
@@ -218,7 +249,7 @@ def test_a_fit_goes_on_after_a_reload_and_cancel_keeps_what_is_there(monkeypatch
     assert headline(again).startswith("Needs 27 KiB: as captured")
     widget(again.button, "Cancel").click()
     check(again.run())
-    until(lambda: not job.state.is_active)
+    wait_until(lambda: not job.state.is_active)
     check(again.run())
     assert len(table(again)) == 2
     assert "Cancelled: these are the stages that were there." in said(again.caption)

@@ -1,7 +1,7 @@
 """The pages on plans too large for the browser, and searching a great many names."""
 
 import re
-import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from memplan_dashboard.views.inspect import buffer_filter, buffer_tables
 
 from memplan_engine import MemplanError, make_problem
 from tests.support.apptest import check, open_app
+from tests.support.work import calls_of
 
 ODD = ["layer1.a\nConv\nmod.x", "Äß", "", "9", "a b\n", "block7.x9", "\n", "x\u2028y", "tab\tz", "ss.a9a"]
 IN_LINES = [
@@ -71,34 +72,44 @@ def test_what_may_match_a_line_break_is_looked_for_one_by_one(pattern):
     assert not buffer_filter._IN_LINE.fullmatch(pattern)
 
 
-@pytest.mark.quarantine
-def test_a_hundred_thousand_names_take_a_moment():
-    count = 100_000
+def test_many_names_are_searched_as_one():
+    """`python -m benchmarks name_search` has the seconds of 100,000."""
+    count = 10_000
     names = [f"layer{i % 97}.tensor_{i}" for i in range(count)]
-    problem = make_problem([0] * count, [1] * count, [1] * count, names=names)
-    began = time.thread_time()
-    missed = buffer_filter.misses(problem, r"layer7\..*99$")
-    assert time.thread_time() - began < 0.5
-    assert [names[i] for i in np.flatnonzero(~missed)] == [n for n in names if re.search(r"layer7\..*99$", n)]
-    assert buffer_filter.misses(problem, r"layer7\..*99$") is missed
+    problem, missed = make_problem([0] * count, [1] * count, [1] * count, names=names), []
+    calls = calls_of(lambda: missed.append(buffer_filter.misses(problem, r"layer7\..*99$")))
+    # Compiling the pattern takes a thousand; one by one there would be two for each name.
+    assert calls < count / 2
+    assert [names[i] for i in np.flatnonzero(~missed[0])] == [
+        name for name in names if re.search(r"layer7\..*99$", name)
+    ]
+    assert buffer_filter.misses(problem, r"layer7\..*99$") is missed[0]
 
 
-def test_a_search_of_all_names_has_its_limit_too(monkeypatch):
+@pytest.mark.parametrize(("count", "told"), [(200, "0.05"), (20_000, "0.07")])
+def test_a_search_that_would_run_for_ever_ends(monkeypatch, count, told):
     monkeypatch.setattr(buffer_filter, "MOST_SECONDS", 0.05)
-    names = [f"{'a' * 40}{i}" for i in range(200)]
-    with pytest.raises(MemplanError, match=r"takes longer than 0\.05"):
-        buffer_filter.misses(make_problem([0] * 200, [1] * 200, [1] * 200, names=names), "^(a|aa)+$")
-
-
-@pytest.mark.quarantine
-def test_a_hundred_thousand_names_take_no_longer_than_the_limit_says():
-    count = 100_000
-    names = [f"{'a' * 60}!{i}" for i in range(count)]
+    monkeypatch.setattr(buffer_filter, "SECONDS_A_MILLION", 1.0)
+    names = [f"{'a' * 40}{i}" for i in range(count)]
     problem = make_problem([0] * count, [1] * count, [1] * count, names=names)
-    began = time.process_time()
-    with pytest.raises(MemplanError, match=r"takes longer than 1\.5 s"):
-        buffer_filter.misses(problem, "(a+)+$")
-    assert time.process_time() - began < 4
+    with pytest.raises(MemplanError, match=rf"takes longer than {told} s"):
+        buffer_filter.misses(problem, "^(a|aa)+$")
+
+
+def test_names_that_are_searched_one_by_one_have_one_limit_together(monkeypatch):
+    """Each look at the clock takes 0.3 s here: the third text begins at 0.9 s, a fourth would at 1.2 s."""
+    searched = []
+
+    class Pattern:
+        def search(self, text, timeout, concurrent):
+            searched.append((text, round(timeout, 1)))
+
+    clock = iter(range(100))
+    monkeypatch.setattr(buffer_filter, "time", SimpleNamespace(monotonic=lambda: 0.3 * next(clock)))
+    monkeypatch.setattr(buffer_filter, "SECONDS_A_MILLION", 0.0)
+    with pytest.raises(TimeoutError):
+        buffer_filter._search_each(Pattern(), ["a", "b", "c", "d", "e"])
+    assert searched == [("a", 0.7), ("b", 0.4), ("c", 0.1)]
 
 
 def test_the_largest_come_first_and_ties_in_their_order(monkeypatch):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 pytest.importorskip("streamlit")
+from memplan_dashboard.background.fit_job import FitJob
+from memplan_dashboard.background.jobs import State
 from memplan_dashboard.charts import layout_bar
 from memplan_dashboard.session import documents, state, uploads
 from memplan_examples.make_snapshot import Allocator, frame, write_snapshot
@@ -19,6 +21,12 @@ VALUES = (
     "\u0661", "device=0,pool=7:7", "(?R)", "(a+)+$", "upload:../..",
 )  # fmt: skip
 PAGES = ("", "fit", "devices", "pipeline", "compare", "diff", "replay", "run", "learn", "import")
+
+
+@pytest.fixture(autouse=True)
+def _no_fits(monkeypatch):
+    """The page Fit waits for a process that is never started."""
+    monkeypatch.setattr(FitJob, "run", lambda job: job._enter(State.RUNNING))
 
 
 @pytest.fixture(autouse=True)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-import time
 from functools import cache
 
+from memplan_dashboard.session import advising
 from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
 from tests import ROOT
+from tests.support.waiting import HANG_SECONDS
 
 APP = ROOT / "dashboard" / "app.py"
 
@@ -25,7 +26,7 @@ CSV = "id,lower,upper,size\na,0,4,10\nb,1,3,20\nc,2,4,10\n"
 def open_app(page="", tab="", **parameters):
     """The app at an address; `page` is "compare", "import" or nothing for Inspect; `tab` is one below the
     chart."""
-    app = AppTest.from_file(APP, default_timeout=60)
+    app = AppTest.from_file(APP, default_timeout=HANG_SECONDS)
     for name, value in parameters.items():
         app.query_params[name] = value
     if tab:
@@ -77,11 +78,15 @@ def address(app):
     return {name: value if isinstance(value, str) else value[0] for name, value in given}
 
 
+ASKED: list[advising.Advising] = []
+"""The advice that pages wait for. The fixture `advice_on_request` fills it."""
+
+
 def advised(app):
-    """`app` once it has its suggestions."""
-    deadline = time.monotonic() + 60
+    """`app` with its suggestions, which are looked for in this thread."""
     while any("Looking for ways" in each.value for each in app.caption):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+        assert ASKED, "the page waits for advice that it did not ask for"
+        while ASKED:
+            ASKED.pop().look()
         check(app.run())
     return app
