@@ -19,7 +19,7 @@ from memplan_engine.profile import make_profile
 from memplan_engine.recordings.allocator_recording import nothing_recorded
 from memplan_engine.rewrites.order.order_search import load_order_kernels
 from memplan_engine.strategies import BUILT_IN, built_in
-from memplan_engine.strategies.base import is_anytime
+from memplan_engine.strategies.base import SolveLimits, is_anytime
 from memplan_engine.verify.certificates import replay
 
 
@@ -34,11 +34,11 @@ def compile_packing() -> None:
     with compiled_only():
         gaps: dict[int, tuple[Gap, ...]] = {0: (Gap(1, 2, 0, 4),)}
         problem = make_problem([0, 1, 2], [3, 4, 5], [8, 16, 8], alignment=4, gaps=gaps)
-        for plan in compare(problem):
+        for plan in compare(problem, limits=SolveLimits()):
             make_profile(problem, plan.offsets)
         for name in BUILT_IN:
             if is_anytime(built_in(name)):
-                make_plan(hard_problem(), name)
+                make_plan(hard_problem(), name, limits=SolveLimits())
         replay(problem, Bound(1, BoundKind.CORE, 0, core=(0, 1), until=2))
         use_rare_kernels()
         use_tree_kernel()

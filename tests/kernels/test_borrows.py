@@ -85,7 +85,7 @@ def test_all_arrays_that_a_run_makes_are_given_up_once():
         lambda: simulate_allocator(recording, parse_settings("expandable_segments:True")),
         lambda: simulate_allocator(recording, parse_settings(""), capacity=20 << 30),
         load_order_kernels.__wrapped__,
-        lambda: make_plan(problem, "search", limits=SolveLimits(0.3)),
+        lambda: make_plan(problem, "search", limits=SolveLimits(nodes=2_000)),
     ]
     with compiled_only():
         for work in works:

@@ -144,7 +144,7 @@ def test_urgency_by_hand():
 
 
 def test_what_ended_above_comes_earlier_in_the_next_round():
-    problem = mixture(1500, 0)
+    problem = mixture(400, 10)
     bound = lower_bound(problem).nbytes
     rounds = list(placements(make_timeline(problem), bound, SolveLimits()))
     outside = [int(problem.size[each + problem.size > bound].sum()) for each in rounds]

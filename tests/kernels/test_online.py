@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 
 from memplan_engine import FREE, Problem, SolveLimits, make_plan, make_problem
+from memplan_engine.kernels.constructive import online
 from memplan_engine.kernels.constructive.online import UNPLACED, first_fit_by_start
+from memplan_engine.kernels.jit import Kernel
 from tests.support import reference
 from tests.support.drawn import problems
 
@@ -42,12 +44,24 @@ def test_gives_up_at_the_limit(limit: int, expected: list[int]) -> None:
     assert placed(make_problem([0, 0, 0], [1, 1, 1], [8, 4, 4]), limit) == expected
 
 
-@pytest.mark.quarantine
-def test_auto_has_it_however_little_time_there_is() -> None:
+def test_auto_has_it_although_the_limits_end_before_it_begins() -> None:
     random = np.random.default_rng(3)
-    n = 100_000
+    n = 20_000
     start = random.integers(0, n, n)
-    problem = make_problem(start, start + random.integers(1, 2_000, n), random.integers(1, 10**6, n))
-    plan = make_plan(problem, "auto", limits=SolveLimits(seconds=0.03))
+    problem = make_problem(start, start + random.integers(1, 400, n), random.integers(1, 10**6, n))
+    # The bound is reported before the first plan.
+    plan = make_plan(problem, "auto", limits=SolveLimits(listener=lambda progress: True))
     assert dict(plan.parameters)["found_by"] in ("start × first fit", "linear scan")
     assert plan.gap < 0.2
+
+
+def test_the_flag_counts_once_enough_holes_were_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    # One hole for each of the first three, and the flag is read from the third hole on.
+    monkeypatch.setattr(online, "PATIENCE", 2)
+    problem = make_problem([0, 0, 0, 0], [1, 1, 1, 1], [8, 4, 4, 2])
+    columns = (np.arange(4), problem.start, problem.end, problem.size)
+    for raised, expected in ((False, [0, 8, 12, 16]), (True, [0, 8, UNPLACED, UNPLACED])):
+        flag = np.array([raised])
+        interpreted = Kernel(first_fit_by_start.function).interpreted
+        offsets = interpreted(*map(np.array, columns), np.array(problem.alignment), NO_LIMIT, flag)
+        assert offsets.tolist() == expected

@@ -168,7 +168,7 @@ def test_auto_begins_with_them_where_a_part_is_large_and_repair_goes_on_from_the
     )
     monkeypatch.setattr("memplan_engine.strategies.auto.ALONE_SECONDS", 0.1)
     monkeypatch.setattr("memplan_engine.strategies.auto.FIRST_SLICE", 0.2)
-    limits = SolveLimits(2.5)
+    limits = SolveLimits(nodes=10_000)
     with limits.running():
         placement = Auto().place(problem, limits)
     arena = placement.arena_bytes(problem)

@@ -27,6 +27,7 @@ from memplan_engine.strategies.constructive.order_fit import place_by_portfolio,
 from memplan_engine.verify.validate import validate_plan
 from tests import ROOT
 from tests.support import drawn
+from tests.support.waiting import HANG_SECONDS
 
 MOST_BUFFERS = 300
 
@@ -200,14 +201,14 @@ def test_threads_share_one_compiled_kernel(monkeypatch):
     found = []
 
     def ask():
-        begun.wait()
+        begun.wait(HANG_SECONDS)
         found.append(fresh.compiled)
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(HANG_SECONDS)
     assert made == [fresh]
     assert len(found) == 4
     assert len({id(each) for each in found}) == 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memplan_engine.kernels.constructive.gap_tree import effort
+from memplan_engine.kernels.constructive.gap_tree import effort, tree_place
 from memplan_engine.kernels.constructive.gap_tree.block_fit import MOST_SHORT
 from memplan_engine.kernels.constructive.gap_tree.gap_lists import (
     MOST_WAITING,
@@ -133,23 +131,27 @@ def test_placing_is_given_up_when_the_arena_would_pass_the_limit(limit, expected
     assert placed(problem, [0, 1], FitRule.BEST, 1, limit=limit) == expected
 
 
-@pytest.mark.quarantine
-def test_the_flag_ends_it_at_once():
-    random = np.random.default_rng(10)
-    n = 100_000
-    length = np.where(random.random(n) < 0.2, random.integers(1, n, n), 5)
-    timeline = make_timeline(make_problem(np.arange(n), np.arange(n) + length, random.integers(1, 10**6, n)))
-    assert timeline.cell != effort.RUNS
-    order, limits = np.argsort(-timeline.problem.size), SolveLimits()
-    cancelled: list[float] = []
+class RaisedAfter:
+    """A flag that is raised after some looks at it."""
 
-    def cancel() -> None:
-        limits.cancel()
-        cancelled.append(time.perf_counter())
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
 
-    threading.Timer(0.15, cancel).start()
-    assert place_by(timeline, order, FitRule.BEST, limits) is None
-    assert time.perf_counter() - cancelled[0] < 0.1
+    def __getitem__(self, index: int) -> bool:
+        self.looks -= 1
+        return self.looks < 0
+
+
+def test_the_flag_is_looked_at_before_each_buffer(monkeypatch):
+    monkeypatch.setattr(tree_place, "place_in_tree", tree_place.place_in_tree.interpreted)
+    problem = make_problem([0, 0, 1, 2], [3, 2, 4, 5], [4, 2, 3, 1])
+    timeline, order = replace(make_timeline(problem), cell=1), np.arange(4)
+    expected = placed(problem, order, FitRule.BEST, 1)
+    for looks in range(4):
+        limits = SolveLimits(stop=RaisedAfter(looks))
+        assert place_by(timeline, order, FitRule.BEST, limits) is None
+    limits = SolveLimits(stop=RaisedAfter(4))
+    assert place_by(timeline, order, FitRule.BEST, limits).tolist() == expected
 
 
 RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=40)

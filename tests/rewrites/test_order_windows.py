@@ -5,7 +5,6 @@ from __future__ import annotations
 from random import Random
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,15 +35,14 @@ def test_a_part_has_the_bytes_of_the_whole(seed: int, ops: int, in_place: bool) 
     assert live[last:].tolist() == problem.live(order)[last:].tolist()
 
 
-@pytest.mark.quarantine
 def test_the_worst_steps_are_searched_one_by_one() -> None:
-    problem, limits = order_problem(layered_graph(3, 400, 40)), SolveLimits(20.0)
+    problem, limits = order_problem(layered_graph(3, 200, 20)), SolveLimits(nodes=100_000)
     search = OrderSearch(problem, limits)
     with limits.running():
         search._rules()
         search._cut(seconds=1.0)
         before = search.peak
-        search._search_windows(5.0)
+        search._search_windows(2.0)
     assert search.peak < before
     assert search.found_by == "windows"
     assert problem.peak(search.order) == search.peak

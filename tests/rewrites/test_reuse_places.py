@@ -203,7 +203,6 @@ def runs(memory: list[tuple[int, int]]) -> list[Piece]:
     return pieces
 
 
-@pytest.mark.quarantine
 @given(writes)
 def test_contents_are_those_of_a_memory_byte_by_byte(drawn: list[tuple[int, int, int, int]]) -> None:
     contents, memory = Contents(), [(-1, 0)] * 20
@@ -215,7 +214,6 @@ def test_contents_are_those_of_a_memory_byte_by_byte(drawn: list[tuple[int, int,
             assert contents.read(low, high) == runs(memory[low:high])
 
 
-@pytest.mark.quarantine
 @given(writes, writes)
 def test_the_first_difference_is_that_of_two_memories_byte_by_byte(
     one: list[tuple[int, int, int, int]], other: list[tuple[int, int, int, int]]

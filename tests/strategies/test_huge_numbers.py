@@ -45,7 +45,6 @@ def problems(m: int) -> dict[str, Problem]:
     return made
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("m", [M, M - 1, M // 2 + 1, 2**62 - 1])
 @pytest.mark.parametrize("strategy", BUILT_IN)
 def test_a_plan_or_an_error(strategy: str, m: int) -> None:
@@ -53,7 +52,7 @@ def test_a_plan_or_an_error(strategy: str, m: int) -> None:
     assert len(found) > 7
     for name, problem in found.items():
         try:
-            plan = make_plan(problem, strategy, limits=SolveLimits(seconds=0.2, threads=1))
+            plan = make_plan(problem, strategy, limits=SolveLimits(nodes=2_000))
         except MemplanError:
             continue
         assert validate_plan(plan).valid, name

@@ -64,7 +64,7 @@ def test_a_triangle_is_proved_at_once_and_replayed():
     assert bound == Bound(12, BoundKind.CORE, 0, core=(0, 1, 2), until=3)
     assert heaviest_stack(TRIANGLE, 12) is None
     for strategy in ("auto", "exact"):
-        plan = make_plan(TRIANGLE, strategy, limits=SolveLimits(5))
+        plan = make_plan(TRIANGLE, strategy, limits=SolveLimits())
         assert (plan.arena_bytes, plan.bound) == (12, bound)
         assert plan.optimal
         assert not plan.nodes
@@ -93,7 +93,7 @@ def test_bytes_that_a_gap_leaves_out_are_not_counted():
 def test_a_stack_is_not_shrunk_by_search(monkeypatch):
     monkeypatch.setattr(exact_search, "is_refuted", lambda *_: 1 / 0)
     bound = heaviest_stack(TRIANGLE, 9)
-    assert exact_search.shrink_core(TRIANGLE, bound, SolveLimits(), 2.0) == bound
+    assert exact_search.shrink_core(TRIANGLE, bound, SolveLimits()) == bound
 
 
 def test_large_parts_and_long_searches_are_left_alone(monkeypatch):

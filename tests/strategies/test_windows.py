@@ -36,7 +36,7 @@ def test_search_never_takes_what_is_not_complete_for_a_plan():
     random = np.random.default_rng(5)
     start = random.integers(0, 60, 300)
     problem = make_problem(start, start + random.integers(1, 40, 300), random.integers(1, 50, 300))
-    assert validate_plan(make_plan(problem, "search", limits=SolveLimits(1.0))).valid
+    assert validate_plan(make_plan(problem, "search", limits=SolveLimits(nodes=20_000))).valid
 
 
 def test_what_is_fixed_stays():
