@@ -11,7 +11,10 @@ import torch
 
 from memplan_engine import InputError, compare_run, insert_slab, load_program, make_plan, reorder
 from memplan_engine.runtime.reordered_program import reordered_program
+from memplan_engine.strategies.base import SolveLimits
 from tests.support.runtime import Calls, same_bits
+
+NODES = 20_000
 
 
 def branches(linear: Any, x: torch.Tensor) -> torch.Tensor:
@@ -40,7 +43,7 @@ def x() -> torch.Tensor:
 def test_branches_run_one_behind_the_other_with_the_bits_and_the_bytes_predicted(x: torch.Tensor) -> None:
     model = Calls(branches)
     program = load_program(model, (x,))
-    result = reorder(program.graph)
+    result = reorder(program.graph, SolveLimits(nodes=NODES))
     # Each is 64 × 4 × 8 floats, 8,192 bytes. Before: all three, and the first result. After: the last one and
     # its result, beside the sum of the others.
     assert (result.live_before, result.live_after) == (4 * 8192, 2 * 8192 + 4)
@@ -56,9 +59,9 @@ def test_branches_run_one_behind_the_other_with_the_bits_and_the_bytes_predicted
 
 def test_it_runs_in_the_slab_of_its_plan(x: torch.Tensor) -> None:
     program = load_program(Calls(branches), (x,))
-    other = reordered_program(program, reorder(program.graph).graph)
-    plan = make_plan(other.graph)
-    assert plan.arena_bytes < make_plan(program.graph).arena_bytes
+    other = reordered_program(program, reorder(program.graph, SolveLimits(nodes=NODES)).graph)
+    plan = make_plan(other.graph, "greedy_by_size")
+    assert plan.arena_bytes < make_plan(program.graph, "greedy_by_size").arena_bytes
     module = insert_slab(other, plan, policy="all")
     assert same_bits(other.with_module(module).run((x,)), program.run((x,)))
 

@@ -67,13 +67,11 @@ def test_a_chain_of_three_ops_at_both_levels(level: str) -> None:
     assert observed_peak(seen, level) == (2 * N, 1)
 
 
-def test_times_are_ordered_and_within_the_run() -> None:
+def test_times_are_ordered() -> None:
     seen = observe(chain, X)
     ops = seen.ops
     assert (ops.begin < ops.end).all()
     assert (ops.end[:-1] <= ops.begin[1:]).all()
-    # The profiler keeps a clock of its own, some microseconds off.
-    assert ops.end[-1] <= seen.nanoseconds + 1_000_000
     rows = seen.at("allocator")
     inside = rows[rows["inside"]]
     assert ((ops.begin[inside["op"]] <= inside["time"]) & (inside["time"] <= ops.end[inside["op"]])).all()

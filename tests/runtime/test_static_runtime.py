@@ -17,6 +17,7 @@ from memplan_engine.runtime.slab.operators import aligned
 from memplan_engine.runtime.static.static_records import Tape
 from memplan_engine.runtime.static.static_storages import ODD, Slots
 from tests.support.runtime import Blocks, Calls, Counts, Pixels, same_bits
+from tests.support.waiting import HANG_SECONDS
 
 X = torch.linspace(-2, 2, 64).reshape(4, 16)
 IMAGE = torch.linspace(-1, 1, 2 * 3 * 8 * 8).reshape(2, 3, 8, 8)
@@ -279,7 +280,7 @@ REACHED, GO_ON = threading.Event(), threading.Event()
 
 def _wait(x: torch.Tensor) -> torch.Tensor:
     REACHED.set()
-    GO_ON.wait(10)
+    GO_ON.wait(HANG_SECONDS)
     return x.clone()
 
 
@@ -308,7 +309,7 @@ def test_a_second_call_during_a_run_is_an_error_and_the_first_goes_on() -> None:
     thread = threading.Thread(target=lambda: found.append(runtime(X)))
     thread.start()
     try:
-        assert REACHED.wait(10)
+        assert REACHED.wait(HANG_SECONDS)
         for _ in range(2):
             with pytest.raises(MemplanError, match=r"^slow: a run is under way already"):
                 runtime(X + 1)
@@ -366,13 +367,13 @@ def test_inference_mode_changes_nothing() -> None:
 
 def test_all_strategies_give_the_same_bits() -> None:
     model = Blocks()
-    runtime = StaticRuntime(model, (X,), strategy="auto", seconds=0.5)
+    runtime = StaticRuntime(model, (X,), strategy="auto", seconds=HANG_SECONDS)
     expected = load_program(model, (X,)).interpret((X,))
     runtime(X)
     sizes = {}
     for name in ("auto", "naive", "greedy_by_breadth", "linear_scan", "shared_objects_by_size"):
         # The same runtime with another plan: what a change of strategy would do.
-        runtime.slots = Slots(runtime.name, name, 0.5)
+        runtime.slots = Slots(runtime.name, name, HANG_SECONDS)
         assert same_bits(runtime(X), expected)
         sizes[name] = runtime.memory_report().buffer_bytes
         assert make_plan(runtime.plan.problem, name).arena_bytes <= sizes[name]  # type: ignore[union-attr]
