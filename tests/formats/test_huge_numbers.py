@@ -106,9 +106,10 @@ FILES: dict[str, tuple[dict[str, Any], Callable[[Path], object]]] = {
 
 
 def numbers(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The places of all numbers in a file."""
+    """Yield the places of the numbers in a file; of a list, those in its first and last element."""
     if isinstance(value, dict | list):
-        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        inside = list(value.items() if isinstance(value, dict) else enumerate(value))
+        for key, inner in inside if isinstance(value, dict) else inside[:1] + inside[1:][-1:]:
             yield from numbers(inner, (*at, key))
     elif isinstance(value, int | float) and not isinstance(value, bool):
         yield at
