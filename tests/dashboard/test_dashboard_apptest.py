@@ -13,6 +13,7 @@ from memplan_dashboard.widgets.panes_of import panes_of
 
 from memplan_engine import known_strategies, make_plan, make_problem, write_json
 from tests.support.apptest import CSV, address, check, chips_of, figure, open_app, widget
+from tests.support.waiting import HANG_SECONDS
 
 NAMES = list(known_strategies())
 
@@ -237,7 +238,7 @@ def test_sessions_do_not_disturb_each_other():
 
 def test_compiling_is_announced_and_waited_for(monkeypatch):
     announced = threading.Event()
-    slow = threading.Thread(target=announced.wait, args=(60,))
+    slow = threading.Thread(target=announced.wait, args=(HANG_SECONDS,))
     slow.start()
     monkeypatch.setattr(state, "start_compiling", lambda: slow)
     said = []

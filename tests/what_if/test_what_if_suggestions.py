@@ -36,14 +36,16 @@ from memplan_engine.what_if.suggestions.suggest import Kind
 from tests.support import drawn, reference, tight
 from tests.what_if.test_what_if import ABC, WINDOWS
 
+NODES = 5_000_000
 
-def found(problem, capacity, **limits):
+
+def found(problem, capacity):
     fit = fit_into(
-        make_plan(problem, limits=SolveLimits(2)), capacity, limits=SolveLimits(5, **limits), seconds=10
+        make_plan(problem, limits=SolveLimits(nodes=NODES)), capacity, limits=SolveLimits(nodes=NODES)
     )
     assert fit.complete
     for each in fit.suggestions:
-        plan = make_plan(apply(problem, each.edits), limits=SolveLimits(2))
+        plan = make_plan(apply(problem, each.edits), limits=SolveLimits(nodes=NODES))
         assert plan.arena_bytes <= capacity
         reference.assert_sound(plan.problem, plan.offsets.tolist())
     return fit
