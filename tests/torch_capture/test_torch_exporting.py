@@ -136,7 +136,17 @@ def operators(call: Any) -> Counter[str]:
     return found.counted
 
 
-@pytest.mark.parametrize(("name", "attention"), [*((name, "sdpa") for name in MODELS), ("gpt2", "eager")])
+# Decoders with a causal mask, encoders without one: one of each is quick.
+ALIKE = ("gpt2", "llama", "qwen2", "gemma", "vit", "whisper")
+
+
+@pytest.mark.parametrize(
+    ("name", "attention"),
+    [
+        *(pytest.param(name, "sdpa", marks=[pytest.mark.slow] * (name in ALIKE)) for name in MODELS),
+        ("gpt2", "eager"),
+    ],
+)
 def test_an_export_runs_what_eager_runs(name: str, attention: str) -> None:
     torch.manual_seed(0)
     model, inputs = MODELS[name](attention)
@@ -239,7 +249,13 @@ FUSED_MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", FUSED_MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in ("encoder and decoder", "attention")))
+        for name in FUSED_MODELS
+    ],
+)
 def test_fused_layers_are_one_operator_as_in_eager_mode(name: str) -> None:
     torch.manual_seed(0)
     build, given = FUSED_MODELS[name]
@@ -290,7 +306,7 @@ ANY_SIZE = {
 }
 
 
-@pytest.mark.parametrize("name", ANY_SIZE)
+@pytest.mark.parametrize("name", [pytest.param("gpt2", marks=pytest.mark.slow), "llama", "encoder"])
 def test_a_static_runtime_for_any_size_runs_what_eager_runs(name: str) -> None:
     """No mask is made, encoder layers are fused, and the bits are eager's."""
     torch.manual_seed(0)

@@ -154,7 +154,7 @@ OPTIMIZERS: dict[str, Any] = {
 }
 STEPS: dict[str, tuple[Any, Recipe]] = {
     **{name: (Net, Recipe(make)) for name, make in OPTIMIZERS.items()},
-    "a norm that counts": (lambda: Net(momentum=None), Recipe("adam")),
+    "a norm that counts": (lambda: Net(momentum=None), Recipe("sgd")),
     "an average of weights": (Averaged, Recipe("sgd", step=averaging)),
     "an average of weights, all at once": (
         lambda: Averaged(get_ema_multi_avg_fn(0.9)), Recipe("sgd", step=averaging),
@@ -163,11 +163,17 @@ STEPS: dict[str, tuple[Any, Recipe]] = {
     "a schedule of a tensor": (
         Net, Recipe(lambda trained: torch.optim.Adam(trained, torch.tensor(1e-3)), step=scheduled),
     ),
-    "a scaler that is off": (Net, Recipe("adam", step=unscaled)),
+    "a scaler that is off": (Net, Recipe("sgd", step=unscaled)),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", STEPS)
+# What these do, a step below or above does too: a list of tensors at once, an average, a schedule.
+ALIKE = ("ASGD, foreach", "an average of weights", "a schedule")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ALIKE)) for name in STEPS]
+)
 def test_values_that_follow_from_counts_are_known(name: str) -> None:
     build, recipe = STEPS[name]
     equal_run(build, recipe)
@@ -201,7 +207,7 @@ def test_a_step_returns_what_it_likes(give: Any, told: str) -> None:
     def step(model: nn.Module, optimizer: Any, x: torch.Tensor) -> Any:
         return give(train(model, optimizer, x))
 
-    assert told in equal_run(Net, Recipe("adam", step=step)).equality.reference
+    assert told in equal_run(Net, Recipe("sgd", step=step)).equality.reference
 
 
 class Returns(nn.Module):
@@ -221,7 +227,7 @@ class Returns(nn.Module):
 
 
 def test_outputs_that_are_weights_or_inputs_are_compared_as_they_were_returned() -> None:
-    assert "4 outputs" in equal_run(Returns, Recipe("adam")).equality.reference
+    assert "4 outputs" in equal_run(Returns, Recipe("sgd")).equality.reference
 
 
 def asks(model: nn.Module, optimizer: Any, x: torch.Tensor) -> Any:
@@ -372,7 +378,7 @@ def per_sample(model: Any, optimizer: Any, x: torch.Tensor) -> None:
 
 
 def test_gradients_by_torch_func_are_eagers() -> None:
-    equal_run(lambda: nn.Sequential(nn.Linear(8, 4), nn.Tanh()), Recipe("adam", step=per_sample))
+    equal_run(lambda: nn.Sequential(nn.Linear(8, 4), nn.Tanh()), Recipe("sgd", step=per_sample))
 
 
 def distilling(model: Any, optimizer: Any, x: torch.Tensor) -> torch.Tensor:
@@ -385,7 +391,7 @@ def distilling(model: Any, optimizer: Any, x: torch.Tensor) -> torch.Tensor:
 
 
 def test_a_moving_average_in_the_model_is_eagers_and_one_beside_it_is_told_where_to_go() -> None:
-    run = equal_run(lambda: Averaged(get_ema_multi_avg_fn(0.9)), Recipe("adam", step=distilling))
+    run = equal_run(lambda: Averaged(get_ema_multi_avg_fn(0.9)), Recipe("sgd", step=distilling))
     assert run.difference == 0
     net = Net()
     average = AveragedModel(net)
@@ -443,7 +449,7 @@ def test_grouped_products_of_experts_are_eagers() -> None:
     )  # fmt: skip
     ids = torch.arange(20).view(2, 10)
     given = {"input_ids": ids, "labels": ids}
-    target = run_target_of_step(transformers.MixtralForCausalLM(config), (), given, Recipe("adam"))
+    target = run_target_of_step(transformers.MixtralForCausalLM(config), (), given, Recipe("sgd"))
     run = run_in_plan(target, make_plan(target.program.graph)).run
     assert run.equality.exact, run.equality
     assert run.difference == 0
