@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given
 
-from memplan_engine import Graph, Op, adopt, make_plan, make_problem, to_problem
+from memplan_engine import Graph, Op, SolveLimits, adopt, make_plan, make_problem, to_problem
 from memplan_engine.diffing.culprits import Culprit, Explanation, Fate, explain
 from memplan_engine.diffing.moment import Cause
 from memplan_engine.diffing.regression import Diff, diff
@@ -31,7 +31,8 @@ def net(*ops: Op, outputs: tuple[str, ...] = (), **sizes: int) -> Graph:
 
 
 def compared(base: Graph, head: Graph) -> Diff:
-    return diff(*(make_plan(to_problem(graph, alignment=1), "exact") for graph in (base, head)))
+    problems = (to_problem(graph, alignment=1) for graph in (base, head))
+    return diff(*(make_plan(problem, "exact", limits=SolveLimits(nodes=100_000)) for problem in problems))
 
 
 def told(base: Graph, head: Graph) -> tuple[Explanation, tuple[str, ...]]:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from memplan_engine import make_plan, observe_fake, to_problem
+from memplan_engine import SolveLimits, make_plan, observe_fake, to_problem
 from memplan_engine.diffing.culprits import Explanation, Fate, explain
 from memplan_engine.diffing.matching import How
 from memplan_engine.diffing.moment import Cause
@@ -52,7 +52,8 @@ def line_of(code: str) -> int:
 
 
 def told(base: Any, head: Any) -> tuple[Diff, Explanation, tuple[str, ...]]:
-    found = diff(*(make_plan(to_problem(graph, alignment=1)) for graph in (base, head)))
+    problems = (to_problem(graph, alignment=1) for graph in (base, head))
+    found = diff(*(make_plan(problem, limits=SolveLimits(nodes=100_000)) for problem in problems))
     explained = explain(found)
     assert sum(each.nbytes for each in explained.culprits) + explained.elsewhere == found.demand_delta
     return found, explained, story(found, explained)

@@ -151,7 +151,7 @@ def test_a_peak_at_a_new_op_is_compared_with_the_fullest_step_between_its_neighb
     base = [Node("a", "sin", 10), Node("b", "cos", 10, ("a",)), Node("c", "exp", 10, ("b",))]
     new = [Node("m", "tan", 50, ("a",)), Node("n", "tan", 50, ("m",))]
     head = [base[0], *new, Node("b", "cos", 10, ("a", "n")), base[2]]
-    found = diff(*(make_plan(traced(each)[0]) for each in (base, head)))
+    found = diff(*(make_plan(traced(each)[0], "greedy_by_size") for each in (base, head)))
     assert found.moment.footing is Footing.SAME_STRETCH
     # Between sin (step 0, 10 bytes) and cos (step 1, 20 bytes); a lives on, and cos is not made yet.
     assert (found.moment.base_step, found.moment.head_step) == (1, 2)
@@ -297,7 +297,7 @@ def test_rows_begin_with_what_adds_most_to_the_peak():
 
 def test_modules_hold_what_their_buffers_hold():
     base, head = transformer(2), doubled(transformer(2))
-    found = diff(*(make_plan(traced(each)[0]) for each in (base, head)))
+    found = diff(*(make_plan(traced(each)[0], "greedy_by_size") for each in (base, head)))
     modules = module_rows(found, found.moment)
     assert sum(row.delta for row in modules) == found.demand_delta
     assert [abs(row.delta) for row in modules] == sorted((abs(row.delta) for row in modules), reverse=True)

@@ -6,7 +6,7 @@ import memplan_examples
 import numpy as np
 import pytest
 
-from memplan_engine import Plan, load, make_plan
+from memplan_engine import Plan, SolveLimits, load, make_plan
 from memplan_engine.diffing.moment import Cause
 from memplan_engine.diffing.regression import Change, Diff, diff
 from memplan_engine.diffing.rows import diff_rows, module_rows
@@ -46,7 +46,9 @@ PAIRS = {
 
 
 def pair(name: str, strategy: str = "auto") -> tuple[Plan, Plan]:
-    base, head = (make_plan(load(path), strategy) for path in memplan_examples.pairs()[name])
+    limits = (SolveLimits(nodes=100_000) for _ in "12")
+    paths = memplan_examples.pairs()[name]
+    base, head = (make_plan(load(path), strategy, limits=next(limits)) for path in paths)
     return base, head
 
 

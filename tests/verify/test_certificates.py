@@ -16,6 +16,7 @@ from memplan_engine.errors import InputError
 from memplan_engine.formats.memplan_json.json_file import dumps, loads
 from memplan_engine.planner import adopt, make_plan
 from memplan_engine.problem import FREE, Gap, Problem, make_problem
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.verify import certificates
 from memplan_engine.verify.certificates import Outcome, check_certificate, proved_bytes, replay
 from memplan_engine.verify.validate import Rule, validate_plan
@@ -318,7 +319,7 @@ def test_a_core_that_is_badly_stated_is_a_violation(wrong, message):
 
 
 def test_the_cores_that_the_solver_gives_are_confirmed():
-    plan = make_plan(TIGHT)
+    plan = make_plan(TIGHT, limits=SolveLimits(nodes=1_000_000))
     assert (plan.arena_bytes, plan.bound.kind) == (11, BoundKind.CORE)
     assert validate_plan(plan).replayed
 
