@@ -1,46 +1,68 @@
-"""The tree and the details beside the chart, in a browser: one selection, one step, the keyboard."""
+"""The tree and the details next to the chart: one selection, one step, the keyboard, and where they are."""
 
 from __future__ import annotations
+
+from functools import cache
 
 import pytest
 
 pytest.importorskip("playwright")
+pytest.importorskip("streamlit")
+from memplan_engine import load, make_plan
+from tests import ROOT
+from tests.dashboard.plan_view.mounted_chart import message_of
+from tests.support.apptest import open_app
 from tests.support.dashboard_page import DashboardPage
 
-ROWS = "() => [...document.querySelector('[data-testid=stBidiComponentIsolated]').shadowRoot.querySelectorAll('.tree-table tbody tr')].map((row) => [row.querySelector('.label').textContent, row.querySelector('.size').textContent])"  # noqa: E501
+ROWS = """() => [...document.querySelectorAll('.tree-table tbody tr')]
+    .map((row) => [row.querySelector('.label').textContent, row.querySelector('.size').textContent])"""
+
+
+@cache
+def message():
+    """What the page sends to the browser for GPT-2."""
+    return message_of(open_app(doc="example:gpt2"))
+
+
+@cache
+def buffer(name):
+    graph = load(ROOT / "example_graphs" / "gpt2.json")
+    return make_plan(graph, "linear_scan").problem.names.index(name)
 
 
 @pytest.fixture
-def page(dashboard_url, open_page):
-    return DashboardPage(open_page(f"{dashboard_url}/?doc=example:gpt2", width=1440, height=900))
+def chart(open_chart):
+    return open_chart(message(), width=1440, height=900)
 
 
-def tree(page):
-    return page.page.evaluate(ROWS)
+def tree(chart):
+    return chart.page.evaluate(ROWS)
 
 
-def row(page, label):
+def row(chart, label):
     return (
-        page.root.locator(".tree-table tbody tr").filter(has=page.page.get_by_text(label, exact=True)).first
+        chart.root.locator(".tree-table tbody tr").filter(has=chart.page.get_by_text(label, exact=True)).first
     )
 
 
-def test_the_peak_by_module_opens_where_most_of_it_is(page):
-    assert tree(page) == [
+def test_the_peak_by_module_opens_where_most_of_it_is(chart):
+    assert tree(chart) == [
         ["h.0", "51 MiB"], ["mlp", "48 MiB"], ["act", "36 MiB"], ["mul", "12 MiB"], ["pow", "12 MiB"],
         ["mul.2", "12 MiB"], ["c_fc", "12 MiB"], ["add", "3 MiB"],
     ]  # fmt: skip
-    assert page.root.locator(".tree-table td.size").first.get_attribute("title") == "53,477,376 B"
-    page.root.get_by_role("button", name="category").click()
-    assert tree(page)[0] == ["activations", "51 MiB"]
-    page.root.get_by_role("button", name="line").click()
-    assert tree(page)[0] == ["activations.py:66", "36 MiB"]
+    assert chart.root.locator(".tree-table td.size").first.get_attribute("title") == "53,477,376 B"
+    # Without a selection the largest is there.
+    assert "largest here" in chart.root.locator(".side .details").inner_text()
+    chart.root.get_by_role("button", name="category").click()
+    assert tree(chart)[0] == ["activations", "51 MiB"]
+    chart.root.get_by_role("button", name="line").click()
+    assert tree(chart)[0] == ["activations.py:66", "36 MiB"]
 
 
-def test_row_rectangle_and_details_are_one_selection(page):
-    row(page, "mul.2").click()
-    page.eventually(lambda: page.address.get("selected"), "mul_1")
-    details = page.details
+def test_row_rectangle_and_details_are_one_selection(chart):
+    row(chart, "mul.2").click()
+    chart.reported(buffer("mul_1"))
+    details = chart.root.locator(".side .details")
     assert details.locator(".pane-title").inner_text() == "h.0.mlp.act · mul.2 mul_1"
     facts = details.inner_text()
     for fact in (
@@ -52,30 +74,43 @@ def test_row_rectangle_and_details_are_one_selection(page):
         assert fact in facts
     # From the buffer to what its producer reads, and the row goes along.
     details.get_by_role("button", name="h.0.mlp.act · pow").first.click()
-    page.eventually(lambda: page.address.get("selected"), "pow_1")
-    assert row(page, "pow").get_attribute("aria-selected") == "true"
+    chart.reported(buffer("pow_1"))
+    assert row(chart, "pow").get_attribute("aria-selected") == "true"
 
 
-def test_without_a_selection_the_largest_is_there(page):
-    assert "largest here" in page.details.inner_text()
+def test_the_tree_is_for_the_keyboard_too(chart):
+    row(chart, "h.0").focus()
+    chart.page.keyboard.press("ArrowLeft")
+    assert tree(chart) == [["h.0", "51 MiB"]]
+    chart.page.keyboard.press("ArrowRight")
+    chart.page.keyboard.press("ArrowDown")
+    chart.page.keyboard.press("ArrowLeft")
+    assert [label for label, _ in tree(chart)] == ["h.0", "mlp", "add"]
+    chart.page.keyboard.press("ArrowDown")
+    chart.page.keyboard.press("Enter")
+    chart.reported(buffer("add_2"))
 
 
-def test_the_tree_is_for_the_keyboard_too(page):
-    first = row(page, "h.0")
-    first.focus()
-    page.page.keyboard.press("ArrowLeft")
-    assert tree(page) == [["h.0", "51 MiB"]]
-    page.page.keyboard.press("ArrowRight")
-    page.page.keyboard.press("ArrowDown")
-    page.page.keyboard.press("ArrowLeft")
-    assert [label for label, _ in tree(page)] == ["h.0", "mlp", "add"]
-    page.page.keyboard.press("ArrowDown")
-    page.page.keyboard.press("Enter")
-    page.eventually(lambda: page.address.get("selected"), "add_2")
+def test_what_can_be_done_with_a_buffer_is_reported(chart):
+    row(chart, "add").click()
+    details = chart.root.locator(".side .details")
+    details.get_by_role("button", name="Pin").click()
+    (report,) = chart.heard("action")
+    assert report["buffer"] == buffer("add_2")
+
+
+# On the page.
+
+
+@pytest.fixture
+def page(dashboard_url, open_page):
+    return DashboardPage(open_page(f"{dashboard_url}/?doc=example:gpt2", width=1440, height=900))
 
 
 def test_what_is_done_with_a_buffer(page):
-    row(page, "add").click()
+    page.root.locator(".tree-table tbody tr").filter(
+        has=page.page.get_by_text("add", exact=True)
+    ).first.click()
     page.eventually(lambda: page.address.get("selected"), "add_2")
     page.details.get_by_role("button", name="Pin").click()
     page.eventually(lambda: page.address.get("what_if", "").startswith("pin:add_2="), True)
@@ -105,9 +140,10 @@ def test_all_of_the_answer_is_above_the_fold_and_panes_stack_where_it_is_narrow(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2_dynamic", "bert_training_default", "diff_batch_head"])
 def test_the_row_of_files_is_above_the_fold_and_the_chart_follows_the_window(dashboard_url, open_page, name):
-    """With sliders, with a headline of three lines, with the words of a teaching graph."""
+    """Sliders, a headline of three lines and the words of a teaching graph leave room for it."""
     page = DashboardPage(open_page(f"{dashboard_url}/?doc=example:{name}", width=1440, height=900))
     page.page.locator(".st-key-card_0").wait_for()
     stage_of, files = page.root.locator(".panels .stage"), page.page.locator(".st-key-to_take")
@@ -127,6 +163,7 @@ def test_the_row_of_files_is_above_the_fold_and_the_chart_follows_the_window(das
     page.eventually(lambda: stage_of.bounding_box()["height"] > 250 and ends()[1] > 700, True)
 
 
+@pytest.mark.slow
 def test_exact_bytes_proof_certificate_and_files_are_one_row_and_the_proof_stays_open(page):
     row = page.page.locator(".st-key-to_take")
     row.get_by_text("Arena 53,477,376 B · Optimal for the graph's storages").wait_for()
@@ -157,6 +194,7 @@ def test_exact_bytes_proof_certificate_and_files_are_one_row_and_the_proof_stays
     assert side["y"] + side["height"] <= 900
 
 
+@pytest.mark.slow
 def test_a_list_without_suggestions_says_it_in_full(dashboard_url, open_page):
     page = DashboardPage(open_page(f"{dashboard_url}/?doc=example:unet_training", width=1440, height=900))
     told = page.page.get_by_text("No suggestion")
@@ -169,12 +207,14 @@ def test_a_list_without_suggestions_says_it_in_full(dashboard_url, open_page):
     )
 
 
+@pytest.mark.slow
 def test_the_details_have_all_their_room_where_the_panes_stack(dashboard_url, open_page):
     page = DashboardPage(open_page(f"{dashboard_url}/?doc=example:gpt2", width=800, height=1000))
     page.details.get_by_text("last reader").wait_for()
     assert page.details.evaluate("(box) => box.scrollHeight - box.clientHeight") <= 1
 
 
+@pytest.mark.slow
 def test_a_lesson_leaves_room_for_its_answer_and_a_list_has_no_empty_columns(dashboard_url, open_page):
     page = DashboardPage(
         open_page(f"{dashboard_url}/?doc=example:teaching_best_fit", width=1440, height=900), wait=True
@@ -203,13 +243,14 @@ def test_apply_changes_the_whole_page_and_undo_takes_it_back(page):
     assert chart.bounding_box() == place
 
 
+@pytest.mark.slow
 def test_a_name_of_any_length_leaves_the_page_as_wide_as_the_window(dashboard_url, open_page, tmp_path):
     """Not even what only screen readers read makes it scroll sideways."""
     deep = ".".join(f"encoder.layers.{number}.submodule_with_a_long_name" for number in range(9))
     (tmp_path / "deep.csv").write_text(f"id,lower,upper,size\n{deep},0,3,9000\n{'x' * 5000},0,2,800\n")
     page = DashboardPage(open_page(f"{dashboard_url}/import", width=1440, height=900), wait=False)
     page.page.locator("input[type=file]").set_input_files(tmp_path / "deep.csv")
-    page.root.first.wait_for(timeout=30_000)
+    page.root.first.wait_for()
     page.settled()
     wide = "[...document.querySelectorAll('[data-testid=stMain], html')].map((each) => each.scrollWidth)"
     assert page.page.evaluate(wide) == [1440, 1440]
@@ -217,15 +258,16 @@ def test_a_name_of_any_length_leaves_the_page_as_wide_as_the_window(dashboard_ur
     row = page.page.locator(".st-key-to_take").bounding_box()
     assert row["y"] + row["height"] <= 900
     page.page.get_by_role("link", name="Replay").click()
-    page.page.locator(".replay-view[data-drawn]").wait_for(timeout=30_000)
+    page.page.locator(".replay-view[data-drawn]").wait_for()
     page.settled()
     assert page.page.evaluate(wide) == [1440, 1440]
 
 
+@pytest.mark.slow
 def test_the_tooltip_of_how_goes_when_it_opens(page):
     card = page.page.locator(".st-key-card_0")
     how = card.get_by_test_id("stPopoverButton").first
-    how.wait_for(timeout=30_000)
+    how.wait_for()
     page.settled()
     how.hover()
     tip = page.page.get_by_test_id("stTooltipContent")
@@ -235,10 +277,11 @@ def test_the_tooltip_of_how_goes_when_it_opens(page):
     assert not tip.filter(visible=True).count()
 
 
+@pytest.mark.slow
 def test_a_change_of_buffers_is_one_row_and_leaves_the_chart_where_it_is(dashboard_url, open_page):
     page = DashboardPage(open_page(f"{dashboard_url}/?doc=example:resnet50", width=1440, height=900))
     chart = page.page.locator(".st-key-inspect_view")
-    page.page.locator(".st-key-card_0").get_by_role("button", name="Apply").wait_for(timeout=30_000)
+    page.page.locator(".st-key-card_0").get_by_role("button", name="Apply").wait_for()
     place = chart.bounding_box()
     page.page.locator(".st-key-card_0").get_by_role("button", name="Apply").click()
     bar = page.page.locator(".st-key-what_if_bar")

@@ -2,18 +2,14 @@
 
 import re
 
+import numpy as np
 import pytest
 
 pytest.importorskip("playwright")
-from tests.dashboard.plan_view.test_plan_view_browser import (
-    CONV,
-    GUTTER,
-    HEIGHT,
-    NORM,
-    PLOT,
-    RELU,
-    TOP,
-)
+from memplan_dashboard.plan_view import Found
+
+from tests.dashboard.plan_view.mounted_chart import CONV, GUTTER, NORM, PLOT, RELU, TOP
+from tests.dashboard.plan_view.plan_view_app import MIB, plain
 
 LAYER_ROW = 20
 
@@ -33,10 +29,7 @@ def test_a_click_in_the_legend_dims_the_others_and_a_second_one_shows_them(open_
     button = {name: chart.root.get_by_role("button", name=name) for name in ("conv", "norm", "relu")}
 
     def shows(*expected):
-        for _ in range(50):
-            if colours(chart) == list(expected):
-                break
-            chart.page.wait_for_timeout(20)
+        chart.page.evaluate("() => new Promise(requestAnimationFrame)")
         assert colours(chart) == list(expected)
 
     shows(CONV, NORM, RELU)
@@ -50,8 +43,7 @@ def test_a_click_in_the_legend_dims_the_others_and_a_second_one_shows_them(open_
     button["relu"].press("Enter")
     shows(CONV, NORM, RELU)
     button["conv"].click()
-    chart.page.get_by_role("button", name="Rerun").click()
-    chart.page.get_by_text("reruns: 1").wait_for()
+    chart.draw(plain())
     shows(CONV, dimmed(NORM), dimmed(RELU))
 
 
@@ -106,12 +98,26 @@ def test_the_map_moves_resizes_and_draws_the_window(open_chart):
 
 
 def test_what_is_typed_is_searched_and_enter_goes_from_one_to_the_next(open_chart):
-    chart = open_chart("find")
+    def found(text):
+        """What the page draws once it has searched."""
+        names = ("first", "second", "above second")
+        count = sum(text in name for name in names)
+        dimmed = np.array([text not in name for name in names])
+        return plain(dimmed=dimmed), Found(text, text, count, 5 * MIB * count)
+
+    def searched(text):
+        chart.page.wait_for_function("text => sent.at(-1)?.[1].text === text", arg=text)
+        panels, find = found(text)
+        chart.draw(panels, find=find)
+
+    panels, find = found("")
+    chart = open_chart(panels, find=find)
     chart.press("/")
     field = chart.root.get_by_role("searchbox", name=re.compile("Find by name, module or op"))
     field.press_sequentially("second")
+    searched("second")
     count = chart.root.locator(".find .count")
-    count.filter(has_text="2 · 10 MiB").wait_for()
+    assert count.inner_text() == "2 · 10 MiB"
     assert colours(chart) == [dimmed(CONV), NORM, RELU]
     # A dashed line goes around what was found: not every pixel of an edge is its colour.
     left = round(chart.at(5, 0)[0])
@@ -128,14 +134,15 @@ def test_what_is_typed_is_searched_and_enter_goes_from_one_to_the_next(open_char
     chart.reported(1)
     assert count.inner_text() == "2 of 2 · 10 MiB"
     field.fill("nowhere")
-    count.filter(has_text="none").wait_for()
+    searched("nowhere")
+    assert count.inner_text() == "none"
     assert chart.root.get_by_role("button", name="Next match (Enter)").is_disabled()
     chart.page.keyboard.press("Escape")
-    count.filter(has_not_text="none").wait_for(state="attached")
+    searched("")
+    assert count.inner_text() == ""
     assert field.input_value() == ""
 
 
 def test_a_chart_that_searches_nothing_has_no_field(open_chart):
     chart = open_chart()
     assert chart.root.get_by_role("searchbox").count() == 0
-    assert HEIGHT == 520

@@ -7,9 +7,10 @@ pytest.importorskip("playwright")
 from memplan_dashboard.plan_view.component import FRONTEND
 
 from memplan_engine.plotting.bundling import SHARED, bundle
-from tests.dashboard.plan_view.test_plan_view_browser import AXIS, GUTTER, HEIGHT
+from tests.dashboard.plan_view.mounted_chart import GUTTER
+from tests.dashboard.plan_view.plan_view_app import plain
 
-SCROLLED = "document.querySelector('[data-testid=stMain]').scrollTop"
+SCROLLED = "window.scrollY"
 LISTENERS = """(source) => {
     const Listeners = new Function(source + "; return Listeners;")();
     const [listeners, heard] = [new Listeners(), []];
@@ -28,18 +29,12 @@ PEAKS = """([source, live]) => {
 }"""
 
 
-def below(chart, step):
-    """A place on the strip."""
-    return chart.at(step, 0)[0], HEIGHT - AXIS - 20
+def test_listeners_get_their_event_until_they_are_removed(empty_page):
+    assert empty_page.evaluate(LISTENERS, bundle([FRONTEND / "listeners.js"])) == [1]
 
 
-def test_who_listens_hears_of_that_and_until_it_has_had_enough(open_chart):
-    assert open_chart().page.evaluate(LISTENERS, bundle([FRONTEND / "listeners.js"])) == [1]
-
-
-def test_a_local_peak_stands_out_on_both_sides(open_chart):
+def test_a_local_peak_stands_out_on_both_sides(empty_page):
     source = bundle([SHARED / "columns.js", FRONTEND / "steps.js"])
-    page = open_chart().page
     for live, peaks in [
         ([0, 50, 100, 100, 20, 60, 10], [4, 10]),
         ([100, 98, 99, 20, 60, 58, 60], [0, 8]),  # What wavers by less than a twentieth is one peak.
@@ -47,7 +42,7 @@ def test_a_local_peak_stands_out_on_both_sides(open_chart):
         ([0, 0], []),
         ([], []),
     ]:
-        found, third = page.evaluate(PEAKS, [source, live])
+        found, third = empty_page.evaluate(PEAKS, [source, live])
         assert found == peaks
         assert third == (live[1] if live else 0)
 
@@ -123,29 +118,29 @@ def test_the_keys_are_told_in_a_dialog_that_the_keyboard_closes(open_chart):
     dialog.wait_for(state="hidden")
 
 
-def test_a_click_on_the_strip_marks_a_step_and_python_hears_it(open_chart):
+def test_a_click_on_the_strip_marks_a_step_and_is_reported(open_chart):
     chart = open_chart()
-    chart.click(*below(chart, 7.5))
+    chart.click(*chart.below(7.5))
     chart.until("marks", "7,")
-    chart.page.get_by_text("marked: (7, None)").wait_for()
+    chart.marked(7, None)
     assert "step 7, live 10 MiB" in chart.page.locator(".spoken").inner_text()
     # In the middle of the step's column there is a line, through plot and strip.
     overlay = chart.page.locator(".panels canvas.overlay").first
     line = "(c, x) => c.getContext('2d').getImageData(x * c.width / c.clientWidth, 100, 1, 1).data[3]"
     assert overlay.evaluate(line, chart.at(7.5, 0)[0]) == 255
     chart.page.keyboard.down("Shift")
-    chart.click(*below(chart, 2.5))
+    chart.click(*chart.below(2.5))
     chart.page.keyboard.up("Shift")
-    chart.page.get_by_text("marked: (7, 2)").wait_for()
+    chart.marked(7, 2)
     chart.press("Escape")
-    chart.page.get_by_text("marked: (None, None)").wait_for()
+    chart.marked(None, None)
 
 
 def test_dragging_along_the_strip_scrubs_and_moves_nothing(open_chart):
     chart = open_chart()
     chart.wheel(*chart.at(5, 5))
     before = chart.data("view")
-    chart.mouse(*below(chart, 2))
+    chart.mouse(*chart.below(2))
     chart.page.mouse.down()
     box = chart.base.bounding_box()
     last = GUTTER + (box["width"] - GUTTER - 1) * 0.99
@@ -154,7 +149,7 @@ def test_dragging_along_the_strip_scrubs_and_moves_nothing(open_chart):
     x0, x1, *_ = chart.view()
     step = int(x0 + (x1 - x0) * 0.99)
     chart.until("marks", f"{step},")
-    chart.page.get_by_text(f"marked: ({step}, None)").wait_for()
+    chart.marked(step, None)
     assert (chart.data("view"), chart.data("selected")) == (before, "")
 
 
@@ -169,14 +164,13 @@ def test_keys_go_from_step_to_step_and_from_peak_to_peak(open_chart):
     chart.until("marks", f"{first + 1},")
     chart.press(",", ",")
     chart.until("marks", f"{first - 1},")
-    chart.page.get_by_text(f"marked: ({first - 1}, None)").wait_for()
+    chart.marked(first - 1, None)
 
 
 def test_the_page_can_mark_steps_and_later_clicks_still_count(open_chart):
-    chart = open_chart("plain&at=3")
+    chart = open_chart(marks=(3, None))
     chart.until("marks", "3,")
-    chart.click(*below(chart, 7.5))
-    chart.page.get_by_text("marked: (7, None)").wait_for()
-    chart.page.get_by_role("button", name="Rerun").click()
-    chart.page.get_by_text("reruns: 1").wait_for()
+    chart.click(*chart.below(7.5))
+    chart.marked(7, None)
+    chart.draw(plain())
     chart.until("marks", "7,")

@@ -9,7 +9,7 @@ from memplan_dashboard.plan_view.component import FRONTEND
 
 from memplan_engine.plotting.bundling import SHARED, bundle
 from memplan_engine.units import format_bytes
-from tests.dashboard.plan_view.test_plan_view_browser import INKED, Chart
+from tests.dashboard.plan_view.mounted_chart import INKED
 
 COPIES = "navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }"
 CALLOUT_SCRIPT = bundle(
@@ -38,7 +38,7 @@ CALLOUTS = """([source, buffers, name = "", taken = [], named = [], arena = 400]
 }"""
 
 
-def test_sizes_read_the_same_in_a_browser_as_everywhere(open_chart):
+def test_sizes_read_the_same_in_a_browser_as_everywhere(empty_page):
     # 15.625 and 15.635 MiB lie between two hundredths; others do not, or just end a unit.
     sizes = [
         16_384_000,
@@ -52,9 +52,7 @@ def test_sizes_read_the_same_in_a_browser_as_everywhere(open_chart):
     ]
     sizes += [eighths * 2**17 for eighths in range(1, 200)]
     source = bundle([SHARED / "format.js"]) + "; return formatBytes;"
-    shown = open_chart().page.evaluate(
-        "([source, sizes]) => sizes.map(new Function(source)())", [source, sizes]
-    )
+    shown = empty_page.evaluate("([source, sizes]) => sizes.map(new Function(source)())", [source, sizes])
     assert shown == [format_bytes(size) for size in sizes]
 
 
@@ -99,8 +97,7 @@ def test_a_drag_measures_bytes_and_steps(open_chart):
     assert overlay.evaluate(INKED) > 0
 
 
-def test_slivers_at_the_peak_are_named_beside_themselves(open_chart):
-    page = open_chart().page
+def test_slivers_at_the_peak_are_named_beside_themselves(empty_page):
     # Wide enough for a name; not at the peak; a fiftieth of the arena and less; then five.
     buffers = [
         [30, 60, 0, 60],
@@ -108,73 +105,81 @@ def test_slivers_at_the_peak_are_named_beside_themselves(open_chart):
         [50, 51, 60, 7],
         *([50, 51, 70 + 40 * i, 30 + i] for i in range(5)),
     ]
-    spots, told = page.evaluate(CALLOUTS, [CALLOUT_SCRIPT, buffers])
+    spots, told = empty_page.evaluate(CALLOUTS, [CALLOUT_SCRIPT, buffers])
     assert [text for text, _, _ in told] == ["b7 34 B", "b6 33 B", "b5 32 B", "b4 31 B"]
     for text, x, y in told:
         top = 400 - (70 + 40 * (int(text[1]) - 3) + (30 + int(text[1]) - 3) / 2)
         assert abs(y - top) < 30
         assert x >= 51 * 4 or x < 50 * 4
     # Five at one height get places of their own.
-    spots, told = page.evaluate(CALLOUTS, [CALLOUT_SCRIPT, [[50, 51, 100, 30 + i] for i in range(5)]])
+    spots, told = empty_page.evaluate(CALLOUTS, [CALLOUT_SCRIPT, [[50, 51, 100, 30 + i] for i in range(5)]])
     places = {(spot["x"], spot["y"]) for spot in spots}
     assert len(places) == len(told) == 4
 
 
-def test_the_name_of_a_sliver_leaves_out_its_module_where_that_covers_less(open_chart):
-    page = open_chart().page
+def test_the_name_of_a_sliver_leaves_out_its_module_where_that_covers_less(empty_page):
     # One rectangle in the middle; beside it nothing is taken, or only 120 to 300 are free.
     buffers, name = [[50, 51, 100, 30]], "encoder.0.mlp · gelu"
     for taken, text in (([], f"{name} 30 B"), ([[300, 400], [0, 120]], "gelu 30 B")):
-        _, told = page.evaluate(CALLOUTS, [CALLOUT_SCRIPT, buffers, name, taken])
+        _, told = empty_page.evaluate(CALLOUTS, [CALLOUT_SCRIPT, buffers, name, taken])
         assert [each for each, _, _ in told] == [text]
 
 
-def test_the_name_of_a_sliver_stands_in_two_lines_between_columns_that_are_near(open_chart):
-    page = open_chart().page
+def test_the_name_of_a_sliver_stands_in_two_lines_between_columns_that_are_near(empty_page):
     # Free are 160 to 200 left of the rectangle and 204 to 260 right of it: "gelu" and "30 B" have 24 pixels.
     taken = [[0, 160], [260, 400]]
-    spots, told = page.evaluate(
+    spots, told = empty_page.evaluate(
         CALLOUTS, [CALLOUT_SCRIPT, [[50, 51, 100, 30]], "encoder.0.mlp · gelu", taken]
     )
     assert [text for text, _, _ in told] == ["gelu", "30 B"]
     assert [y for _, _, y in told] == [279, 293]  # a line is 14 high; a pixel lower, as above
     assert {spot["x"] for spot in spots} == {204 + 5}
     assert [spot["y"] for spot in spots] == [271, 285]
-    _, told = page.evaluate(CALLOUTS, [CALLOUT_SCRIPT, [[50, 51, 100, 30]], "gelu", taken])
+    _, told = empty_page.evaluate(CALLOUTS, [CALLOUT_SCRIPT, [[50, 51, 100, 30]], "gelu", taken])
     assert [text for text, _, _ in told] == ["gelu", "30 B"]
 
 
-def test_the_name_of_a_sliver_stands_on_no_other_name_and_no_level(open_chart):
-    page = open_chart().page
+def test_the_name_of_a_sliver_stands_on_no_other_name_and_no_level(empty_page):
     # Its middle is 300 pixels down; a name is written at the middle of 14, a pixel lower.
     buffer = [[50, 51, 80, 40]]
-    (spot,), [[_, _, y]] = page.evaluate(CALLOUTS, [CALLOUT_SCRIPT, buffer])
+    (spot,), [[_, _, y]] = empty_page.evaluate(CALLOUTS, [CALLOUT_SCRIPT, buffer])
     assert (spot["x"], y) == (204 + 16, 301)
-    (other,), _ = page.evaluate(CALLOUTS, [CALLOUT_SCRIPT, buffer, "", [], [spot]])
+    (other,), _ = empty_page.evaluate(CALLOUTS, [CALLOUT_SCRIPT, buffer, "", [], [spot]])
     assert other["x"] + other["width"] < spot["x"] or abs(other["y"] - spot["y"]) >= 14
-    _, [[_, _, y]] = page.evaluate(CALLOUTS, [CALLOUT_SCRIPT, buffer, "", [], [], 98])
+    _, [[_, _, y]] = empty_page.evaluate(CALLOUTS, [CALLOUT_SCRIPT, buffer, "", [], [], 98])
     assert abs(y - 1 - (400 - 98)) > 7
 
 
-def test_the_zoom_is_in_the_address_and_comes_back_from_there(open_chart, app_url, open_page):
+def test_the_zoom_is_in_the_address_and_comes_back_from_there(open_chart):
     chart = open_chart()
     chart.press("+")
     chart.until("zoomed", "true")
     chart.page.wait_for_url("**view=**")
     assert in_address(chart).startswith("1,9,")
-    again = Chart(open_page(chart.page.url))
+    zoomed = chart.view()
+    again = open_chart(view=in_address(chart))
     # Whole bytes.
-    assert again.view() == pytest.approx(chart.view(), abs=1)
-    chart.press("0")
-    chart.page.wait_for_url(lambda url: "view=" not in url)
-    assert "scene=plain" in chart.page.url
+    assert again.view() == pytest.approx(zoomed, abs=1)
+    again.press("0")
+    again.page.wait_for_url(lambda url: "view=" not in url)
+    assert "scene=plain" in again.page.url
 
 
-@pytest.mark.parametrize(
-    "view", ["1,2,3", "a,b,c,d", "9,1,0,5", "1e999,2,3,4", "50,60,0,9", ",,,", "0,1,nan,4"]
-)
-def test_a_view_that_makes_no_sense_shows_everything(open_chart, view):
-    assert open_chart(f"plain&view={view}").data("zoomed") == "false"
+VIEWED = """([source, views]) => views.map((view) => {
+    const url = new URL(location.href);
+    url.searchParams.set("view", view);
+    history.replaceState(null, "", url);
+    return new Function(source + "; return viewInAddress;")()({ x0: 0, x1: 10, y0: 0, y1: 99 });
+})"""
+
+
+def test_a_view_that_makes_no_sense_shows_everything(open_chart):
+    nonsense = ("1,2,3", "a,b,c,d", "9,1,0,5", "1e999,2,3,4", "50,60,0,9", ",,,", "0,1,nan,4")
+    chart = open_chart(view=nonsense[0])
+    assert chart.data("zoomed") == "false"
+    source = bundle([SHARED / "viewport.js", FRONTEND / "address.js"])
+    found = chart.page.evaluate(VIEWED, [source, [*nonsense, "1,9,0,99"]])
+    assert found == [None] * len(nonsense) + [{"x0": 1, "x1": 9, "y0": 0, "y1": 99}]
 
 
 def test_a_link_to_all_that_is_shown_is_copied(open_chart):
