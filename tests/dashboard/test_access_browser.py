@@ -23,32 +23,38 @@ PAGES = (
     "/learn",
     "/import",
 )
+QUICK = {("light", PAGES[0]), ("dark", PAGES[8]), ("dark", "/learn")}
+"""The others are marked slow."""
 FINISHED = """() => !document.querySelector('[data-stale="true"]')
-    && document.querySelector('[data-testid=stApp]')?.dataset.testScriptState === 'notRunning'"""
+    && document.querySelector('[data-testid=stApp]')?.dataset.testScriptState === 'notRunning'
+    && !document.getAnimations().some((each) => each instanceof CSSTransition)"""
 STREAMLITS_OWN = {"presentation-role-conflict": "section[data-testid=stFileUploaderDropzone]"}
-"""Rules that Streamlit's own elements break, and which: they cannot be mended here."""
+"""Rules that elements of Streamlit break, and which elements."""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_on_any_page(dashboard_url, open_page, scheme):
-    tab = open_page(f"{dashboard_url}/_stcore/health", scheme=scheme, width=1440, height=900)
-    found = {}
-    for page in PAGES:
-        tab.page.goto(dashboard_url + page)
-        tab.page.get_by_test_id("stMainBlockContainer").wait_for()
-        tab.settle(120)
-        # While suggestions are looked for the page runs again, and what it replaces is faded.
-        tab.page.get_by_text("Looking for ways").wait_for(state="detached", timeout=60_000)
-        tab.page.wait_for_timeout(400)
-        tab.page.wait_for_function(FINISHED)
-        answer = axe.Axe().run(tab.page)
-        found[page] = [
-            (each["id"], node["html"][:100], node["failureSummary"])
-            for each in answer.response["violations"]
-            for node in each["nodes"]
-            if not is_streamlits_own(tab.page, each["id"], node)
-        ]
-    assert not any(found.values()), {page: told for page, told in found.items() if told}
+CASES = [
+    pytest.param(scheme, page, marks=() if (scheme, page) in QUICK else pytest.mark.slow)
+    for scheme in ("light", "dark")
+    for page in PAGES
+]
+
+
+@pytest.mark.parametrize(("scheme", "page"), CASES)
+def test_axe_finds_nothing_on_any_page(dashboard_url, open_page, scheme, page):
+    tab = open_page(dashboard_url + page, scheme=scheme, width=1440, height=900)
+    tab.page.get_by_test_id("stMainBlockContainer").wait_for()
+    tab.settle()
+    # While suggestions are looked for the page runs again, and what it replaces is faded.
+    tab.page.get_by_text("Looking for ways").wait_for(state="detached")
+    tab.page.wait_for_function(FINISHED)
+    answer = axe.Axe().run(tab.page)
+    found = [
+        (each["id"], node["html"][:100], node["failureSummary"])
+        for each in answer.response["violations"]
+        for node in each["nodes"]
+        if not is_streamlits_own(tab.page, each["id"], node)
+    ]
+    assert found == []
 
 
 def is_streamlits_own(page, rule, node):

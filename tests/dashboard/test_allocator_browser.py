@@ -8,6 +8,7 @@ pytest.importorskip("playwright")
 from tests.support.dashboard_page import DashboardPage
 
 
+@pytest.mark.slow
 def test_the_way_to_the_settings_the_curves_and_the_segments(dashboard_url, open_page):
     page = DashboardPage(
         open_page(f"{dashboard_url}/?doc=example:cuda_snapshot", width=1440, height=900), wait=True
@@ -38,6 +39,7 @@ def test_the_way_to_the_settings_the_curves_and_the_segments(dashboard_url, open
     assert page.page.get_by_test_id("stMetric").count() == 0
 
 
+@pytest.mark.slow
 def test_a_click_on_the_curves_picks_a_step_and_one_on_a_block_shows_its_stack(dashboard_url, open_page):
     page = DashboardPage(
         open_page(f"{dashboard_url}/?doc=example:cuda_snapshot&tab=Allocator", width=1440, height=900)
@@ -65,6 +67,7 @@ def test_a_click_on_the_curves_picks_a_step_and_one_on_a_block_shows_its_stack(d
     page.page.get_by_test_id("stCode").filter(has_text="train.py").first.wait_for()
 
 
+@pytest.mark.slow
 def test_the_story_of_a_recording_stands_above_its_chart_and_both_above_the_fold(dashboard_url, open_page):
     page = DashboardPage(
         open_page(f"{dashboard_url}/?doc=example:cuda_snapshot", width=1440, height=900), wait=True

@@ -52,6 +52,7 @@ def in_view(page, plan, buffer):
     return x0 <= start and end <= x1 and y0 <= low and low + plan.problem.size[buffer] <= y1
 
 
+@pytest.mark.slow
 def test_a_click_goes_to_both_panels_and_a_switch_fades_the_rest(diff_page):
     page = diff_page(height=1500)
     assert page.data("drawn") == "55"
@@ -99,6 +100,7 @@ def test_a_click_goes_to_both_panels_and_a_switch_fades_the_rest(diff_page):
     assert in_view(page, base, clone)
 
 
+@pytest.mark.slow
 def test_names_are_text_and_the_strip_tells_the_difference(diff_page):
     page = diff_page(height=1500)
     page.page.get_by_role("button", name="Upload").click()

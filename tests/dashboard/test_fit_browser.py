@@ -17,9 +17,10 @@ BARS = "() => document.querySelectorAll('.st-key-stage_waterfall .bars .point').
 WIDER = "() => document.documentElement.scrollWidth > document.documentElement.clientWidth"
 
 
+@pytest.mark.slow
 def test_it_answers_by_itself_and_again_from_its_address(dashboard_url, open_page):
     shown = DashboardPage(open_page(f"{dashboard_url}/fit?doc=example:gpt2&capacity=505MiB"), wait=False)
-    shown.page.get_by_text(ANSWER).wait_for(timeout=120_000)
+    shown.page.get_by_text(ANSWER).wait_for()
     shown.page.wait_for_function(f"({BARS})() === 3")
     shown.settled()
     shown.type("Capacity", "520MiB")
@@ -36,34 +37,35 @@ def test_it_answers_by_itself_and_again_from_its_address(dashboard_url, open_pag
 
 @pytest.fixture(scope="module")
 def layers_url(tmp_path_factory):
-    """A server with a graph whose best order nobody has proved within a minute."""
+    """A server with a graph whose best order is not proved within a minute."""
     path = tmp_path_factory.mktemp("layers") / "layers.json"
     write_json(layered_graph(3, 1_200, 50), path)
     with serve(ROOT / "dashboard" / "app.py", path) as address:
         yield address
 
 
+@pytest.mark.slow
 def test_it_goes_on_over_a_reload_and_cancel_keeps_the_stages(layers_url, open_page):
     shown = DashboardPage(open_page(f"{layers_url}/fit?doc=file:layers.json&fit_limit=600"), wait=False)
     told = shown.page.locator(".st-key-fit_progress")
-    told.get_by_text("searched").wait_for(timeout=120_000)
+    told.get_by_text("searched").wait_for()
     seconds = "+document.querySelector('.st-key-fit_progress')?.innerText.match(/ (\\d+) s/)?.[1]"
-    shown.page.wait_for_function(f"() => {seconds} >= 5", timeout=60_000)
+    shown.page.wait_for_function(f"() => {seconds} >= 5")
     shown.page.reload()
-    told.get_by_text("searched").wait_for(timeout=30_000)
-    # Begun anew it would have to come to the order first.
+    told.get_by_text("searched").wait_for()
+    # A fit that begins again would start at 0 s.
     assert shown.page.wait_for_function(f"() => {seconds} || false").json_value() >= 5
     shown.page.get_by_role("button", name="Cancel").click()
-    shown.page.get_by_text("Cancelled: these are the stages that were there.").wait_for(timeout=30_000)
+    shown.page.get_by_text("Cancelled: these are the stages that were there.").wait_for()
     shown.settled()
     assert shown.page.evaluate(f"({BARS})()") >= 2
     assert not told.count()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_a_narrow_page_holds_all_of_it(dashboard_url, open_page, scheme):
     tab = open_page(f"{dashboard_url}/fit?doc=example:teaching_order", scheme=scheme, width=800, height=900)
     shown = DashboardPage(tab, wait=False)
-    shown.page.get_by_text("Needs 17 KiB: another order of the ops").wait_for(timeout=120_000)
+    shown.page.get_by_text("Needs 17 KiB: another order of the ops").wait_for()
     shown.settled()
     assert not shown.page.evaluate(WIDER)

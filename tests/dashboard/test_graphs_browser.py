@@ -1,4 +1,4 @@
-"""What only a browser can show of graphs: sliders that move the picture, bands, tabs in the address."""
+"""What only a browser can show of graphs: sliders that move the picture, tabs in the address."""
 
 from __future__ import annotations
 
@@ -7,21 +7,7 @@ import re
 import pytest
 
 pytest.importorskip("streamlit")
-from memplan_engine.plotting.colouring import PHASE_COLOURS
 from tests.support.dashboard_page import DashboardPage
-
-RIBBON = """
-canvas => {
-  const ratio = canvas.width / canvas.clientWidth;
-  const row = canvas.getContext("2d").getImageData(0, Math.round(5 * ratio), canvas.width, 1).data;
-  const found = new Set();
-  for (let i = 0; i < row.length; i += 4) {
-    const hex = [0, 1, 2].map((k) => row[i + k].toString(16).padStart(2, "0"));
-    if (row[i + 3] === 255) found.add("#" + hex.join(""));
-  }
-  return [...found];
-}
-"""
 
 
 @pytest.fixture
@@ -40,17 +26,7 @@ def test_a_slider_moves_the_rectangles(dashboard):
     page.drawn("view", before, other=True)
 
 
-@pytest.mark.parametrize(("scheme", "side"), [("light", 0), ("dark", 1)])
-def test_phases_are_bands_above_the_chart(dashboard, scheme, side):
-    page = dashboard("/?doc=example:gpt2_training_step", scheme=scheme)
-    base = page.root.locator("canvas.base").first
-    assert "forward, backward, optimizer" in (base.get_attribute("aria-label") or "")
-    wanted = {colours[side].lower() for colours in PHASE_COLOURS.values()}
-    assert wanted <= set(base.evaluate(RIBBON))
-    plain = dashboard("/?doc=example:gpt2", scheme=scheme)
-    assert not wanted & set(plain.root.locator("canvas.base").first.evaluate(RIBBON))
-
-
+@pytest.mark.slow
 def test_the_open_tab_is_in_the_address(dashboard):
     page = dashboard("/?doc=example:gpt2_dynamic")
     page.page.get_by_role("tab", name="Sizes").click()
@@ -61,6 +37,7 @@ def test_the_open_tab_is_in_the_address(dashboard):
     again.page.get_by_text("Arena by auto over batch").wait_for()
 
 
+@pytest.mark.slow
 def test_options_are_a_popover_whose_switches_plan_anew(dashboard):
     page = dashboard("/?doc=example:squeezenet")
     assert page.metric("Arena") == "6.02 MiB"

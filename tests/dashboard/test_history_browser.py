@@ -8,11 +8,11 @@ pytest.importorskip("playwright")
 from tests import ROOT
 from tests.support.dashboard_page import DashboardPage
 
-LIST = ROOT / "example_graphs" / "unet_training.csv"
+LIST = ROOT / "example_graphs" / "teaching_best_fit.csv"
 
 
 def test_back_from_an_upload_leads_to_what_was_open_before(dashboard_url, open_page):
-    page = DashboardPage(open_page(f"{dashboard_url}/?doc=example:resnet50&colour=lifetime"))
+    page = DashboardPage(open_page(f"{dashboard_url}/?doc=example:teaching_gaps&colour=lifetime"))
     before = page.address
     page.page.get_by_role("link", name="Import").first.click()
     page.page.locator("input[type=file]").first.set_input_files(LIST)

@@ -33,6 +33,7 @@ def test_a_link_brings_everything_back(dashboard):
     assert page.data("view") == "200.00,300.00,0.00,30000000.00"
 
 
+@pytest.mark.slow
 def test_marks_and_search_go_to_the_address_and_end_with_the_graph(dashboard):
     page = dashboard("/?doc=example:gpt2")
     page.root.locator(".stage").first.focus()
@@ -47,9 +48,3 @@ def test_marks_and_search_go_to_the_address_and_end_with_the_graph(dashboard):
     page.select("Graph", "resnet50")
     page.drawn("marks", ",")
     page.eventually(lambda: "at" in page.address, False)
-
-
-def test_a_step_that_there_is_not_is_explained(dashboard):
-    page = dashboard("/?doc=example:gpt2&at=9999")
-    assert any("at: found '9999', expected a step, 0 to 465" in alert for alert in page.alerts)
-    assert page.data("marks") == ","

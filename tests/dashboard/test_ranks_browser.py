@@ -12,13 +12,14 @@ DRAWN = "key => !!document.querySelector(`.st-key-${key} .js-plotly-plot .main-s
 LABELS = "key => [...document.querySelectorAll(`.st-key-${key} .bartext`)].map(each => each.textContent)"
 
 
+@pytest.mark.slow
 def test_a_rank_is_chosen_on_devices_and_its_chart_is_drawn(dashboard_url, open_page):
     shown = DashboardPage(
         open_page(f"{dashboard_url}/devices?ranks=recorded:llama_GPipe&with=recorded:llama_fsdp_8"),
         wait=False,
     )
     page = shown.page
-    page.get_by_text("Rank 0 over one step").wait_for(timeout=120_000)
+    page.get_by_text("Rank 0 over one step").wait_for()
     for key in ("rank_areas", "configurations"):
         page.wait_for_function(DRAWN, arg=key)
     # The fullest is outlined in the picture of all ranks: the frame has a colour of its own.
@@ -39,7 +40,7 @@ def test_a_rank_is_chosen_on_devices_and_its_chart_is_drawn(dashboard_url, open_
 def test_the_actions_of_a_pipeline_are_named_in_their_order(dashboard_url, open_page):
     shown = DashboardPage(open_page(f"{dashboard_url}/pipeline?ranks=recorded:llama_GPipe"), wait=False)
     page = shown.page
-    page.get_by_text("live bytes").first.wait_for(timeout=120_000)
+    page.get_by_text("live bytes").first.wait_for()
     page.wait_for_function(DRAWN, arg="pipeline_0")
     drawn = page.evaluate(LABELS, "pipeline_0")
     # All forward passes, then all backward passes: colour by colour in the order of the rows.

@@ -15,10 +15,11 @@ CURVES = """() => [...document.querySelectorAll('.js-plotly-plot .scatterlayer .
 NAMES = ["predicted", "measured, dispatch level", "measured, allocator level"]
 
 
+@pytest.mark.slow
 def test_an_example_runs_and_its_three_curves_are_drawn_and_downloaded(dashboard_url, open_page):
     shown = DashboardPage(open_page(f"{dashboard_url}/run"), wait=False)
     shown.page.get_by_role("button", name="Run", exact=True).click()
-    shown.page.wait_for_selector(".js-plotly-plot .legend .traces", timeout=120_000)
+    shown.page.wait_for_selector(".js-plotly-plot .legend .traces")
     shown.settled()
     assert shown.page.evaluate(CURVES) == 3
     assert shown.page.locator(".js-plotly-plot .legendtext").all_text_contents() == NAMES

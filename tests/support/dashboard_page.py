@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
+
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator
@@ -23,9 +23,7 @@ ON_RECTANGLE = """(stage, places) => places.find(([clientX, clientY]) => {
     stage.dispatchEvent(new PointerEvent("pointermove", { clientX, clientY, bubbles: true }));
     return stage.classList.contains("on-rect");
 })"""
-OPENS_MS = 2000
-"""A list that is not open by then was closed again: a page that scrolls closes it, and the focus that goes
-from the chart to a list may scroll the page by less than a pixel."""
+ON_SCREEN = "() => new Promise(resolve => requestAnimationFrame(() => setTimeout(resolve)))"
 
 
 class DashboardPage:
@@ -35,12 +33,11 @@ class DashboardPage:
         self.tab, self.page = tab, tab.page
         self.root = self.page.locator(".plan-view[data-drawn]")
         if wait:
-            self.root.first.wait_for(timeout=120_000)
+            self.root.first.wait_for()
             self.settled()
 
     def settled(self) -> None:
         """Wait for the end of the script run."""
-        self.page.wait_for_timeout(60)
         self.tab.settle()
 
     # The controls.
@@ -51,26 +48,36 @@ class DashboardPage:
         self.settled()
 
     def offered(self, label: str, option: str) -> Locator:
-        """An option of a select box, in sight. A long list has only those that can be seen, unless one
-        types."""
-        self.open_list(label)
-        from playwright.sync_api import TimeoutError as Late
+        """Return an option of a select box, in sight.
 
-        with contextlib.suppress(Late):
-            self.page.get_by_role("option").first.wait_for(timeout=OPENS_MS)
-        if not self.page.get_by_role("option").count():
-            self.open_list(label)
-        self.page.get_by_role("option").first.wait_for()
+        A long list holds only the options in sight, until something is typed.
+        """
+        options = self.page.get_by_role("option")
+        box = self.combobox(label)
+
+        def is_open() -> bool:
+            # The page closes a list when it scrolls, and the focus on the list may scroll it.
+            if box.get_attribute("aria-expanded") != "true":
+                box.click()
+            self.page.evaluate(ON_SCREEN)
+            return options.count() > 0
+
+        box.focus()
+        self.page.evaluate(ON_SCREEN)
+        wait_until(is_open)
         wanted = self.page.get_by_role("option", name=option, exact=True)
         if not wanted.count():
             self.page.keyboard.insert_text(option)
         wanted.wait_for()
         return wanted
 
+    def combobox(self, label: str) -> Locator:
+        """Return the field of a select box."""
+        return self.page.get_by_role("combobox", name=re.compile(f"{re.escape(label)}$"))
+
     def open_list(self, label: str) -> None:
         """Open a select box and type nothing."""
-        box = self.page.get_by_role("combobox", name=re.compile(f"{re.escape(label)}$"))
-        box.click()
+        self.combobox(label).click()
 
     def type(self, label: str, text: str) -> None:
         """Type into a text or number field and leave it with Enter."""
@@ -140,7 +147,8 @@ class DashboardPage:
     @property
     def address(self) -> dict[str, str]:
         """The parameters in the URL."""
-        query = urlsplit(self.page.url).query
+        # Asked in the page: what Playwright knows of it is as old as its last event.
+        query = urlsplit(self.page.evaluate("location.href")).query
         return {name: values[0] for name, values in parse_qs(query, keep_blank_values=True).items()}
 
     def drawn(self, name: str, value: str, other: bool = False) -> None:
@@ -152,7 +160,7 @@ class DashboardPage:
     def titled(self, title: str) -> None:
         """Wait until the first panel shows the plan of a strategy."""
         script = f"title => {CHART}?.querySelector('.title')?.textContent === title"
-        self.page.wait_for_function(script, arg=title, timeout=120_000)
+        self.page.wait_for_function(script, arg=title)
 
     def data(self, name: str) -> str | None:
         """A data attribute of the chart."""
@@ -164,11 +172,8 @@ class DashboardPage:
         self.settled()
 
     def eventually(self, look: Callable[[], object], expected: object) -> None:
-        """Wait until `look()` gives what is expected: a rerun may still be on its way."""
-        deadline = time.monotonic() + 20
-        while (found := look()) != expected and time.monotonic() < deadline:
-            self.page.wait_for_timeout(50)
-        assert found == expected
+        """Wait until `look()` returns `expected`: the run that shows it may not have come yet."""
+        wait_until(lambda: look() == expected, look)
 
     def find_rectangle(self, among: list[tuple[float, float]]) -> tuple[float, float]:
         """The first of these places (shares of the first plot) that lies on a rectangle."""
