@@ -4,9 +4,10 @@
 
 Opening GPT-2 in a new browser context, swapping the strategy on it (each for the first time, so that it
 really plans), opening a CSV of N = 200,000 buffers (each time another file, so that it is really read and
-planned: by its address, and through the Import page), and a click on a rectangle until its details are
-there. Seconds; medians of five. A swap is timed by the page itself, from the event of the click to the frame
-with the new plan: the driver takes a tenth of a second to place its mouse.
+planned: by its address, and through the Import page), and a click on a rectangle until its details are there.
+Seconds; medians of five. Last, what moves while GPT-2 appears: the sum of its layout shifts. A swap is timed
+by the page itself, from the event of the click to the frame with the new plan: the driver takes a tenth of a
+second to place its mouse.
 """
 
 from __future__ import annotations
@@ -45,6 +46,13 @@ STOPWATCH = f"""title => {{
         look();
     }});
 }}"""
+SHIFTED = """() => new Promise((resolve) => {
+    let sum = 0;
+    new PerformanceObserver((list) => {
+        for (const entry of list.getEntries()) if (!entry.hadRecentInput) sum += entry.value;
+    }).observe({ type: 'layout-shift', buffered: true });
+    setTimeout(() => resolve(sum), 500);
+})"""
 READ = "async () => (await window.drawn - await window.clicked) / 1e3"
 
 
@@ -142,6 +150,17 @@ def clicks(browser: Browser, url: str) -> Seconds:
     return taken
 
 
+def shifts(browser: Browser, url: str) -> Seconds:
+    """The sum of the layout shifts while the page appears, a share of the window."""
+    taken = []
+    for _ in range(REPEATS):
+        with opened(browser, url) as page:
+            page.titled("auto")
+            page.settled()
+            taken.append(page.page.evaluate(SHIFTED))
+    return taken
+
+
 def show(what: str, taken: Seconds, target: str = "") -> None:
     print(
         f"| {what} | {statistics.median(taken):.2f} | {min(taken):.2f} | {max(taken):.2f} | {target} |",
@@ -170,6 +189,7 @@ def main() -> None:
             show(f"a CSV of {count:,} buffers, by address", addresses(browser, url, files[:REPEATS]), "3.5")
             show("the same, uploaded → Inspect", imports(browser, url, files[REPEATS:]))
             show(f"a rectangle of {count:,} → details", clicks(browser, f"{url}/?doc=file:{files[0].name}"))
+            show("layout shifts of GPT-2", shifts(browser, gpt2), "0.05")
             browser.close()
 
 

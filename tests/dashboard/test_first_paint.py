@@ -1,4 +1,4 @@
-"""Nothing moves while the page appears."""
+"""What is added to the head of a page, so that nothing moves while it appears."""
 
 import asyncio
 
@@ -7,20 +7,6 @@ import pytest
 pytest.importorskip("streamlit")
 from memplan_dashboard.serving import first_paint
 from memplan_dashboard.serving.first_paint import SCRIPT, FirstPaint
-
-from tests.support.dashboard_page import DashboardPage
-
-SHIFTED = """() => new Promise((resolve) => {
-    let sum = 0;
-    new PerformanceObserver((list) => {
-        for (const entry of list.getEntries()) if (!entry.hadRecentInput) sum += entry.value;
-    }).observe({ type: 'layout-shift', buffered: true });
-    setTimeout(() => resolve(sum), 500);
-})"""
-MOST = 0.05
-BEGUN = """() => Object.fromEntries(performance.getEntriesByType('resource')
-    .map((entry) => [entry.name, entry.startTime]))"""
-"""When the page began to load each address, ms."""
 
 
 def answer_to(accept, content_type, *chunks, status=200):
@@ -53,7 +39,7 @@ def test_the_style_stands_at_the_end_of_the_head():
     assert headers[b"content-length"] == str(len(body)).encode()
 
 
-def test_who_wants_to_hears_which_page_is_asked_for_and_of_nothing_else(monkeypatch):
+def test_which_page_is_asked_for_is_passed_on_and_nothing_else(monkeypatch):
     heard = []
     monkeypatch.setattr(first_paint, "asked_for", [lambda *asked: heard.append(asked)])
     answer_to("*/*", b"text/html", b"<head></head>")
@@ -70,23 +56,3 @@ def test_what_is_no_page_stays_as_it_is(accept, kind, status):
     headers, body = answer_to(accept, kind, b"<head>", b"</head>", status=status)
     assert body == b"<head></head>"
     assert headers[b"content-length"] == b"13"
-
-
-@pytest.mark.quarantine
-def test_what_inspect_begins_with_is_loaded_with_the_page_and_plotly_not_at_all(dashboard_url, open_page):
-    page = DashboardPage(open_page(f"{dashboard_url}/?doc=example:gpt2"))
-    begun = page.page.evaluate(BEGUN)
-    (picture,) = [at for name, at in begun.items() if "/BidiComponent." in name]
-    # What is asked before the socket is opened, over which the elements come.
-    (asked,) = [at for name, at in begun.items() if name.endswith("/_stcore/health")]
-    assert picture < asked
-    page.page.get_by_test_id("stDataFrame").first.wait_for()
-    assert not [name for name in page.page.evaluate(BEGUN) if "Plotly" in name]
-
-
-@pytest.mark.parametrize("width", [1440, 800])
-def test_nothing_moves_while_inspect_appears(dashboard_url, open_page, width):
-    # Warm, as everywhere where it is measured: a new server says that it compiles.
-    DashboardPage(open_page(f"{dashboard_url}/?doc=example:gpt2"))
-    page = DashboardPage(open_page(f"{dashboard_url}/?doc=example:gpt2", width=width, height=900))
-    assert page.page.evaluate(SHIFTED) < MOST

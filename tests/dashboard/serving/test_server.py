@@ -242,6 +242,7 @@ def test_a_foreign_origin_opens_no_websocket_and_nobody_is_asked_about_it(loose:
     assert "192.0.2.1" in (folder / "seen").read_text()
 
 
+@pytest.mark.slow
 def test_the_dashboard_itself_asks_nobody(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(CONNECTIONS)
     env = {"CONNECTIONS": str(tmp_path / "connections")}
