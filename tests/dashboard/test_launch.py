@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
-import time
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +21,15 @@ from memplan_dashboard.serving import server
 from memplan_engine.cli import app as command_line
 from memplan_engine.errors import MemplanError, MissingDependencyError
 from tests import ROOT
-from tests.support.browser import Tab, import_path, serve
+from tests.support.browser import import_path, reserved_port
+from tests.support.page_socket import PageSocket, texts
+from tests.support.waiting import HANG_SECONDS, wait_until
 
 TINY_APP = """
 import sys
 import streamlit as st
-st.header("Arguments")
 st.text("|".join(sys.argv[1:]))
 st.text(st.get_option("server.maxUploadSize"))
-st.file_uploader("A graph")
 """
 
 
@@ -42,11 +42,19 @@ def tiny_app(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
-    """A socket that listens on some port of this machine."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        yield taken
+    """A socket that listens on a port of this machine; the port after it is free."""
+    while True:
+        with socket.socket() as taken, socket.socket() as free:
+            taken.bind(("127.0.0.1", 0))
+            free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError, OverflowError):
+                # Where it can be bound, no other program is given it meanwhile.
+                free.bind(("127.0.0.1", taken.getsockname()[1] + 1))
+                if sys.platform != "linux":
+                    free.close()
+                taken.listen()
+                yield taken
+                return
 
 
 def test_the_command_names_app_port_and_absolute_files(
@@ -166,29 +174,30 @@ def test_importing_the_launcher_does_not_import_streamlit() -> None:
     subprocess.run([sys.executable, "-c", check], check=True, cwd=ROOT)
 
 
-@pytest.mark.quarantine
+class ToldToEnd(subprocess.Popen[bytes]):
+    """A server whose input ends as soon as its launcher waits for it."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        assert self.stdin is not None
+        self.stdin.close()
+        return super().wait(timeout)
+
+
 @pytest.mark.parametrize(("screen", "wanted", "opened"), [("", True, 0), (":0", True, 1), (":0", False, 0)])
 def test_a_browser_opens_only_where_there_is_a_screen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, screen: str, wanted: bool, opened: int
+    monkeypatch: pytest.MonkeyPatch, screen: str, wanted: bool, opened: int
 ) -> None:
-    """A stand-in server that answers one health check and ends takes Streamlit's place."""
+    """A stand-in that ends with its input takes the server's place."""
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     monkeypatch.setenv("DISPLAY", screen)
     monkeypatch.setattr(sys, "platform", "linux")
     calls: list[str] = []
     monkeypatch.setattr("webbrowser.open", calls.append)
-    stand_in = (
-        "import http.server, sys\n"
-        "class Ok(http.server.BaseHTTPRequestHandler):\n"
-        "    def do_GET(self): self.send_response(200); self.end_headers()\n"
-        "    def log_message(self, *a): pass\n"
-        "server = http.server.HTTPServer(('127.0.0.1', int(sys.argv[1])), Ok)\n"
-        "server.handle_request(); __import__('time').sleep(0.3); sys.exit(7)\n"
-    )
-    monkeypatch.setattr(
-        launch, "command", lambda files, port, *_: [sys.executable, "-c", stand_in, str(port)]
-    )
-    assert launch.launch(port=launch.free_port(8650), open_browser=wanted) == 7
+    monkeypatch.setattr(launch, "is_healthy", lambda url: True)
+    monkeypatch.setattr(launch.subprocess, "Popen", ToldToEnd)  # type: ignore[attr-defined]
+    stand_in = [sys.executable, "-c", "import sys; sys.stdin.read(); sys.exit(7)"]
+    monkeypatch.setattr(launch, "command", lambda *_: stand_in)
+    assert launch.launch(open_browser=wanted) == 7
     assert len(calls) == opened
 
 
@@ -205,139 +214,134 @@ def start_launcher(app: Path, home: Path, port: int) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-@pytest.mark.skipif(os.name != "posix", reason="signals")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_starts_without_a_prompt_and_stops_without_a_trace(
-    tmp_path: Path, tiny_app: Path, listener: socket.socket, number: signal.Signals
-) -> None:
-    """A first start in a new home: nothing is asked, nothing is written, and nothing is left running."""
-    home = tmp_path / "home"
-    home.mkdir()
-    taken = listener.getsockname()[1]
-    launcher = start_launcher(tiny_app, home, taken)
+def address_of(launcher: subprocess.Popen[str]) -> tuple[str, list[str]]:
+    """Return the address that the launcher prints once the server answers, and the lines before it."""
     assert launcher.stdout is not None
     printed: list[str] = []
     while "Ctrl-C" not in (line := launcher.stdout.readline()):
         assert line, f"the launcher ended early: {printed}"
         printed.append(line)
-    found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
+    found = re.search(r"http://127\.0\.0\.1:\d+", line)
     assert found, line
-    assert f"memplan: port {taken} is in use, taking {found[1]}\n" in printed
-    assert launch.is_healthy(found[0])
+    return found[0], printed
 
-    launcher.send_signal(number)
-    rest, _ = launcher.communicate(timeout=20)
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_starts_without_a_prompt_and_stops_without_a_trace(
+    tmp_path: Path, tiny_app: Path, listener: socket.socket
+) -> None:
+    """A first start in a new home asks nothing and writes nothing, and nothing is left running."""
+    home = tmp_path / "home"
+    home.mkdir()
+    taken = listener.getsockname()[1]
+    launcher = start_launcher(tiny_app, home, taken)
+    url, printed = address_of(launcher)
+    assert f"memplan: port {taken} is in use, taking {url.rpartition(':')[2]}\n" in printed
+    with PageSocket(url) as page:
+        assert texts(page.run()) == [str(home / "x.csv"), "1024"]
+    launcher.send_signal(signal.SIGINT)
+    rest, _ = launcher.communicate(timeout=HANG_SECONDS)
     assert launcher.returncode == 0
     assert "Traceback" not in rest
-    assert not launch.is_healthy(found[0])
+    assert not launch.is_healthy(url)
     assert list(home.iterdir()) == []
 
 
-@pytest.mark.quarantine
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_a_killed_launcher_leaves_no_server(tmp_path: Path, tiny_app: Path) -> None:
-    launcher = start_launcher(tiny_app, tmp_path, launch.free_port(8750))
-    assert launcher.stdout is not None
-    while "Ctrl-C" not in (line := launcher.stdout.readline()):
-        assert line
-    address = re.search(r"http://127\.0\.0\.1:\d+", line)
-    children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children")
-    pids = [int(word) for word in children.read_text().split()] if children.exists() else []
-    launcher.kill()
-    launcher.communicate(timeout=20)
-    assert address
-    wait_until(lambda: not launch.is_healthy(address[0]) and all(map(has_ended, pids)), 5)
+    with reserved_port() as port:
+        launcher = start_launcher(tiny_app, tmp_path, port)
+        url, _ = address_of(launcher)
+        children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children")
+        pids = [int(word) for word in children.read_text().split()] if children.exists() else []
+        launcher.kill()
+        launcher.communicate(timeout=HANG_SECONDS)
+        wait_until(lambda: not launch.is_healthy(url) and all(map(has_ended, pids)))
 
 
-@pytest.mark.quarantine
 @pytest.mark.skipif(os.name != "posix", reason="process groups")
-def test_stop_ends_what_the_server_started(tmp_path: Path) -> None:
+def test_stop_ends_what_the_server_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that ignores the polite signal and has a child: both are gone afterwards."""
     note = tmp_path / "child"
     script = (
         "import signal, subprocess, sys, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'])\n"
         f"open({str(note)!r}, 'w').write(f'{{child.pid}}\\n')\n"
-        "time.sleep(60)\n"
+        "time.sleep(1000)\n"
     )
     server = subprocess.Popen([sys.executable, "-c", script], start_new_session=True)
     wait_until(lambda: note.exists() and note.read_text().endswith("\n"))
     child = int(note.read_text())
-    launch_seconds = launch.STOP_SECONDS
-    launch.STOP_SECONDS = 0.2
-    try:
-        launch.stop(server)
-    finally:
-        launch.STOP_SECONDS = launch_seconds
+    monkeypatch.setattr(launch, "STOP_SECONDS", 0.2)
+    launch.stop(server)
     assert server.returncode == -signal.SIGKILL
     wait_until(lambda: has_ended(child))
 
 
 STUBBORN = """
-import http.server, os, signal, subprocess, sys
+import signal, subprocess, sys
 from pathlib import Path
 
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-Path(sys.argv[1]).write_text(f"{os.getpid()} {child.pid}\\n")
+def note_it(number, frame):
+    Path(sys.argv[1], "asked").touch()
 
-class Ok(http.server.BaseHTTPRequestHandler):
-    def do_GET(self): self.send_response(200); self.end_headers()
-    def log_message(self, *a): pass
-
-http.server.HTTPServer(("127.0.0.1", int(sys.argv[2])), Ok).serve_forever()
+signal.signal(signal.SIGTERM, note_it)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+draft = Path(sys.argv[1], "draft")
+draft.write_text(str(child.pid))
+draft.rename(Path(sys.argv[1], "child"))
+while True:
+    signal.pause()
 """
-"""A server that pays no heed to a polite signal, and has a child."""
+"""A server that only notes a polite signal, and has a child."""
 
 
-@pytest.mark.quarantine
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-@pytest.mark.parametrize("gap", [0.02, 0.3, 1.0])
-def test_a_second_ctrl_c_ends_a_stubborn_server_and_its_child_at_once(tmp_path: Path, gap: float) -> None:
-    note = tmp_path / "pids"
+def test_a_second_ctrl_c_ends_a_stubborn_server_and_its_child_at_once(tmp_path: Path) -> None:
     script = (
         "import sys\n"
+        "from pathlib import Path\n"
         "from memplan_dashboard import launch\n"
-        "launch.STOP_SECONDS = 60\n"
-        f"line = [sys.executable, '-c', {STUBBORN!r}, {str(note)!r}]\n"
-        "launch.command = lambda files, port, *_: [*line, str(port)]\n"
+        f"launch.STOP_SECONDS = launch.STARTUP_SECONDS = {HANG_SECONDS}\n"
+        f"folder = {str(tmp_path)!r}\n"
+        f"launch.command = lambda *_: [sys.executable, '-c', {STUBBORN!r}, folder]\n"
+        "launch.is_healthy = lambda url: Path(folder, 'child').exists()\n"
         "sys.exit(launch.launch(open_browser=False))\n"
     )
-    launcher = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=ROOT)
-    assert launcher.stdout is not None
-    while b"Ctrl-C" not in (line := launcher.stdout.readline()):
-        assert line
-    pids = [int(word) for word in note.read_text().split()]
+    launcher = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    address_of(launcher)
+    child = int((tmp_path / "child").read_text())
     launcher.send_signal(signal.SIGINT)
-    time.sleep(gap)
+    wait_until((tmp_path / "asked").exists)
     assert launcher.poll() is None
     launcher.send_signal(signal.SIGINT)
-    assert launcher.wait(20) == 0
-    wait_until(lambda: all(map(has_ended, pids)))
+    assert launcher.wait(HANG_SECONDS) == 0
+    wait_until(lambda: has_ended(child))
 
 
-@pytest.mark.quarantine
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 @pytest.mark.parametrize("presses", [1, 2])
 def test_ctrl_c_while_the_server_starts_waits_until_there_is_one(
-    monkeypatch: pytest.MonkeyPatch, presses: int
+    monkeypatch: pytest.MonkeyPatch, name: str, presses: int
 ) -> None:
-    """`Popen` with an exception in its midst would leave a process that nobody knows of."""
+    """An exception inside `Popen` would leave a process that nothing ends. A closed terminal is like it."""
+    number = getattr(signal, name)
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
         for _ in range(presses):
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
         started.append(genuine(*arguments, **options))
         return started[0]
 
     genuine = subprocess.Popen
     monkeypatch.setattr(launch.subprocess, "Popen", start)  # type: ignore[attr-defined]
-    monkeypatch.setattr(launch, "command", lambda *_: [sys.executable, "-c", "import time; time.sleep(60)"])
-    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(launch, "command", lambda *_: [sys.executable, "-c", "import time; time.sleep(1000)"])
+    before = signal.getsignal(number)
     assert launch.launch(open_browser=False) == 0
     assert started[0].returncode == -signal.SIGTERM
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getsignal(number) == before
 
 
 def has_ended(pid: int) -> bool:
@@ -346,31 +350,6 @@ def has_ended(pid: int) -> bool:
         ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True
     ).stdout.strip()
     return state == "" or state.startswith("Z")
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
-    """Wait for `condition`, failing after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
-
-
-def test_the_app_gets_the_files_and_asks_no_other_host(
-    tiny_app: Path, tmp_path: Path, open_page: Callable[..., Tab]
-) -> None:
-    """In a real browser; open_page itself fails on console errors and on requests to other hosts."""
-    with serve(tiny_app, tmp_path / "one.csv", tmp_path / "two.csv") as url:
-        tab = open_page(url, width=800, height=600, scheme="dark")
-        tab.page.get_by_text("Arguments").wait_for()
-        tab.settle()
-        text = tab.page.locator("body").inner_text()
-        assert f"{tmp_path / 'one.csv'}|{tmp_path / 'two.csv'}" in text
-        assert "1024" in text
-        assert tab.page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
-        assert tab.page.get_by_text("Deploy").count() == 0
-        tab.close()
-    assert not launch.is_healthy(url)
 
 
 def test_without_a_home_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -18,13 +19,16 @@ class PageSocket:
     def __init__(self, url: str, cookies: str = "") -> None:
         from websockets.sync.client import connect
 
-        self._connection = connect(
-            f"{url.replace('http', 'ws')}/_stcore/stream",
-            additional_headers={"Cookie": cookies} if cookies else {},
-            proxy=None,
-            max_size=None,
-            open_timeout=HANG_SECONDS,
-            ping_interval=None,
+        self._open = ExitStack()
+        self._connection = self._open.enter_context(
+            connect(
+                f"{url.replace('http', 'ws')}/_stcore/stream",
+                additional_headers={"Cookie": cookies} if cookies else {},
+                proxy=None,
+                max_size=None,
+                open_timeout=HANG_SECONDS,
+                ping_interval=None,
+            )
         )
 
     def __enter__(self) -> PageSocket:
@@ -37,7 +41,7 @@ class PageSocket:
 
     def close(self) -> None:
         """Close the session, as closing its tab does."""
-        self._connection.close()
+        self._open.close()
 
     def send(self, message: BackMsg) -> None:
         """Send what a browser would."""
@@ -78,6 +82,7 @@ class PageSocket:
 
 
 def texts(messages: list[ForwardMsg]) -> list[str]:
-    """Return the bodies of `st.text` and `st.markdown` in `messages`."""
+    """Return what `st.text` and `st.markdown` show in `messages`, without the backslashes of Markdown."""
     elements = [message.delta.new_element for message in messages]
-    return [element.text.body or element.markdown.body for element in elements if element.WhichOneof("type")]
+    shown = [element.text.body or element.markdown.body for element in elements]
+    return [text.replace("\\", "") for text in shown if text]

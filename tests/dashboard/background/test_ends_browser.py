@@ -1,4 +1,4 @@
-"""Whoever is ended, the launcher, the server or a solver, politely or not: no process stays behind."""
+"""No process stays behind where the launcher, the server or a solver is ended, politely or not."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("playwright")
-from memplan_dashboard.launch import free_port
-
 from tests.dashboard.background.test_jobs import is_running, until
 from tests.dashboard.background.test_jobs_browser import make_site, press, searching, solvers, until_some
-from tests.support.browser import import_path, open_tab
+from tests.support.browser import import_path, open_tab, reserved_port
 from tests.support.dashboard_page import DashboardPage
+from tests.support.waiting import HANG_SECONDS
 
 pytestmark = [
     pytest.mark.slow,
@@ -28,37 +27,30 @@ pytestmark = [
 def launched(tmp_path):
     """The launcher, its address, and the folder that its solvers import from."""
     site = make_site(tmp_path)
-    port = free_port(8760)
-    launcher = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "memplan_dashboard.launch",
-            "--no-browser",
-            f"--port={port}",
-            site / "hard.csv",
-        ],
-        env={**os.environ, "PYTHONPATH": import_path(site), "XDG_CACHE_HOME": str(tmp_path / "cache")},
-        stdout=subprocess.PIPE,
-    )
-    assert b"Ctrl-C" in launcher.stdout.readline()
-    yield launcher, f"http://127.0.0.1:{port}", site
-    launcher.terminate()
-    launcher.communicate(timeout=20)
+    line = [sys.executable, "-m", "memplan_dashboard.launch", "--no-browser", str(site / "hard.csv")]
+    environment = {**os.environ, "PYTHONPATH": import_path(site), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    with reserved_port() as port:
+        launcher = subprocess.Popen([*line, f"--port={port}"], env=environment, stdout=subprocess.PIPE)
+        assert b"Ctrl-C" in launcher.stdout.readline()
+        yield launcher, f"http://127.0.0.1:{port}", site
+        launcher.terminate()
+        launcher.communicate(timeout=HANG_SECONDS)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("ended", ["launcher", "server"])
 def test_no_process_stays_behind(launched, chromium, ended, number):
     launcher, url, site = launched
-    page = searching(DashboardPage(open_tab(chromium, f"{url}/?strategy=slow_search", 1280, 800, "light")))
+    page = searching(
+        DashboardPage(open_tab(chromium, f"{url}/?strategy=slow_search&limit=600", 1280, 800, "light"))
+    )
     ((solver, server),) = until_some(lambda: solvers(site).items(), 1)
     os.kill(solver, number)
     page.page.get_by_text("Ended early after").wait_for()
-    assert not solvers(site)
+    until(lambda: not solvers(site))
     press(page, "Keep solving")
     ((solver, _),) = until_some(lambda: solvers(site).items(), 1)
     page.tab.close()
     os.kill(launcher.pid if ended == "launcher" else server, number)
-    launcher.wait(20)
-    until(lambda: not is_running(server) and not is_running(solver) and not solvers(site), 5)
+    launcher.wait(HANG_SECONDS)
+    until(lambda: not is_running(server) and not is_running(solver) and not solvers(site))

@@ -2,41 +2,67 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import secrets
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 pytest.importorskip("playwright")
+pytest.importorskip("websockets")
+from memplan_dashboard.serving.door import VISITOR_COOKIE
+
 from memplan_engine import write_csv
 from tests import ROOT
-from tests.dashboard.background.test_jobs import is_running, until
-from tests.dashboard.test_dashboard_browser import NAMELESS, OVERFLOWING
+from tests.dashboard.background.test_jobs import PROBLEM, until
 from tests.support.browser import serve
 from tests.support.buffer_list import hard_list
 from tests.support.dashboard_page import DashboardPage
+from tests.support.page_socket import PageSocket, texts
 from tests.support.slow_strategies import FINISH, write_distribution
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc"),
+    pytest.mark.browser,
+]
 CURVE = """() => {
     const plot = document.querySelector('[data-testid="stPopoverBody"] .js-plotly-plot');
     return plot?.data ? [plot.data[1].x.at(-1), plot.data[1].x.length] : [0, 0];
 }"""
 
 
+GRACE = """
+import sys
+from pathlib import Path
+
+if "memplan_dashboard.serving.server" in sys.orig_argv:
+    from memplan_dashboard.background import scheduler
+
+    class Grace:
+        def __lt__(self, seconds):
+            if seconds <= 0:
+                return False
+            Path({site!r}, "gone").touch()
+            return Path({site!r}, "end").exists()
+
+    scheduler.GRACE_SECONDS = Grace()
+"""
+"""A sitecustomize: there is a file `gone` once a session with a job is gone, whose job goes on until there is
+a file `end`."""
+
+
 def make_site(folder):
-    """A folder with the slow strategies' distribution, and two hard files."""
+    """Return a folder with the slow strategies' distribution, two hard files and an easy one."""
     write_distribution(folder)
+    (folder / "sitecustomize.py").write_text(GRACE.format(site=str(folder)))
     rng = np.random.default_rng(5)
-    for name in ("hard", "other"):
-        write_csv(hard_list(rng), folder / f"{name}.csv")
+    for name, problem in (("hard", hard_list(rng)), ("other", hard_list(rng)), ("easy", PROBLEM)):
+        write_csv(problem, folder / f"{name}.csv")
     return folder
 
 
 def served(site):
-    files = (site / "hard.csv", site / "other.csv")
+    files = (site / f"{name}.csv" for name in ("hard", "other", "easy"))
     return serve(ROOT / "dashboard" / "app.py", *files, paths=(site,))
 
 
@@ -77,7 +103,7 @@ def dashboard(url, open_page):
 
 
 def searching(page):
-    page.page.get_by_text("Searching:").wait_for(timeout=120_000)
+    page.page.get_by_text("Searching:").wait_for()
     return page
 
 
@@ -103,78 +129,72 @@ def press(page, name):
     page.settled()
 
 
-def test_the_curve_moves_the_chart_stays_until_the_end_and_then_nobody_asks(dashboard, site):
-    page = searching(dashboard("/?strategy=late_proof&doc=example:gpt2"))
+def test_a_search_is_watched_cancelled_and_goes_on_to_its_proof(dashboard, site):
+    (site / "finish").unlink(missing_ok=True)
+    page = searching(dashboard("/?strategy=late_proof&doc=file:easy.csv&limit=600"))
     view, arena = page.data("view"), page.metric("Arena")
     until(lambda: curve(page)[1] > 3)
     moves(page)
     assert (page.data("view"), page.metric("Arena")) == (view, arena)
-    (site / "finish").touch()
-    page.page.get_by_text("Proved optimal for").wait_for(timeout=120_000)
-    page.drawn("view", view, other=True)
-    page.eventually(lambda: page.metric("Arena"), "51 MiB")
-    (button,) = panel(page).get_by_role("button").all()
-    assert "Progress" in button.inner_text()
-    until(lambda: not solvers(site))
-    last = curve(page)
-    page.page.wait_for_timeout(1500)
-    assert curve(page) == last
-
-
-def test_cancel_gives_the_best_so_far_and_keep_solving_goes_on(dashboard, site):
-    page = searching(dashboard("/?strategy=slow_search"))
-    arena, view = page.metric("Arena"), page.data("view")
-    until(lambda: curve(page)[1] > 3)
     press(page, "Show the best so far")
     page.eventually(lambda: page.metric("Arena") != arena, True)
     page.drawn("view", view, other=True)
-    moves(page)
     press(page, "Cancel")
     page.page.get_by_text("Cancelled after").wait_for()
-    assert not solvers(site)
+    until(lambda: not solvers(site))
     press(page, "Keep solving")
     searching(page)
     moves(page)
     assert len(solvers(site)) == 1
-
-
-def test_closing_a_tab_ends_its_search_and_no_other(dashboard, site):
-    one = searching(dashboard("/?strategy=slow_search&doc=file:hard.csv"))
-    (first,) = until_some(lambda: set(solvers(site)), 1)
-    narrow = {"width": 800, "height": 1000, "scheme": "dark"}
-    other = searching(dashboard("/?strategy=slow_search&doc=file:other.csv", **narrow))
-    (second,) = until_some(lambda: set(solvers(site)) - {first}, 1)
-    moves(one)
-    moves(other)
-    assert other.page.evaluate(OVERFLOWING) == [0, [], []]
-    assert other.page.evaluate(NAMELESS) == []
-    one.tab.close()
-    until(lambda: set(solvers(site)) == {second})
-    moves(other)
-
-
-def test_a_page_that_is_loaded_again_goes_on_with_its_search(dashboard, site):
-    page = searching(dashboard("/?strategy=slow_search&doc=file:other.csv"))
-    (solver,) = until_some(lambda: set(solvers(site)), 1)
-    until(lambda: curve(page)[1] > 5)
-    improved = curve(page)[1]
-    page.page.reload()
-    searching(page)
-    until(lambda: curve(page)[1] >= improved)
-    moves(page)
-    assert set(solvers(site)) == {solver}
+    (site / "finish").touch()
+    page.page.get_by_text("Proved optimal for").wait_for()
+    page.eventually(lambda: page.metric("Arena"), "192 B")
+    page.eventually(lambda: panel(page).get_by_role("button").count(), 1)
+    assert "Progress" in panel(page).get_by_role("button").inner_text()
+    until(lambda: not solvers(site))
 
 
 def until_some(look, count):
-    until(lambda: len(look()) == count)
+    until(lambda: len(look()) == count, look=look)
     return look()
 
 
-def test_ctrl_c_on_the_server_leaves_no_process(tmp_path, open_page):
-    site = make_site(tmp_path)
-    with served(site) as url:
-        page = searching(DashboardPage(open_page(f"{url}/?strategy=slow_search")))
-        ((solver, server),) = until_some(lambda: solvers(site).items(), 1)
-        page.tab.close()
-        os.kill(server, signal.SIGINT)
-        until(lambda: not is_running(server) and not is_running(solver), 5)
+def visitor():
+    """The cookie of another browser."""
+    return f"{VISITOR_COOKIE}={secrets.token_urlsafe(32)}"
+
+
+def automatic(messages):
+    """Whether the page is to run again by itself."""
+    return any(message.WhichOneof("type") == "auto_rerun" for message in messages)
+
+
+def test_sessions_side_by_side_end_with_their_tabs_or_go_on_when_loaded_again(url, site):
+    for name in ("gone", "end"):
+        (site / name).unlink(missing_ok=True)
+    cookie = visitor()
+    with PageSocket(url, visitor()) as one:
+        assert automatic(one.run("strategy=slow_search&doc=file:hard.csv&limit=600"))
+        (first,) = until_some(lambda: set(solvers(site)), 1)
+        with PageSocket(url, cookie) as other:
+            other.run("strategy=slow_search&doc=file:other.csv&limit=600")
+            (second,) = until_some(lambda: set(solvers(site)) - {first}, 1)
+        until((site / "gone").exists)
+        again = PageSocket(url, cookie)
+        sent = again.run("strategy=slow_search&doc=file:other.csv&limit=600")
+        assert any("Searching:" in text for text in texts(sent))
+        assert set(solvers(site)) == {first, second}
+    (site / "end").touch()
+    until(lambda: set(solvers(site)) == {second}, look=lambda: (solvers(site), first, second))
+    again.close()
+    until(lambda: not solvers(site))
+
+
+def test_a_page_whose_search_has_ended_runs_by_itself_no_more(url, site):
+    (site / "finish").touch()
+    with PageSocket(url) as page:
+        sent = page.run("strategy=late_proof&doc=file:easy.csv")
+        while not any("Proved optimal for" in text for text in texts(sent)):
+            sent = page.run("strategy=late_proof&doc=file:easy.csv")
+        assert not automatic(sent)
+    until(lambda: not solvers(site))
