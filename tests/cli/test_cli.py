@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from memplan_engine import known_strategies, load, make_plan
 from memplan_engine.files import write
 from memplan_engine.plan import Plan
 from tests.support.buffer_list import BUFFERS
+from tests.support.waiting import HANG_SECONDS
 from tests.test_lifetimes import CHAIN
 
 
@@ -291,7 +293,7 @@ def test_without_a_verb_there_is_the_help(memplan):
         (b"id,lower,upper,size\na,0,1,99999999999999999999\n", "whole number below 2^63"),
         (b"id,lower,upper,size\n\xff,0,1,1\n", "0xff"),
         (b"{", "broken.csv"),
-        (os.urandom(4096), "broken.csv"),
+        (random.Random(1).randbytes(4096), "broken.csv"),
     ],
     ids=["empty", "no rows", "negative", "nan", "end", "twice", "huge", "latin", "brace", "garbage"],
 )
@@ -321,7 +323,7 @@ def run(arguments, folder, **environment):
         cwd=folder,
         env={**os.environ, **environment},
         capture_output=True,
-        timeout=120,
+        timeout=HANG_SECONDS,
     )
 
 
@@ -340,7 +342,7 @@ def test_a_reader_that_closes_the_pipe_early_is_no_failure(tmp_path):
         [sys.executable, "-c", "from memplan_engine.cli.main import main; main()", "strategies"],
         stdout=write_,
         stderr=subprocess.PIPE,
-        timeout=120,
+        timeout=HANG_SECONDS,
     )
     os.close(write_)
     assert (done.returncode, done.stderr) == (0, b"")

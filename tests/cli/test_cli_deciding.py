@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 
 import numpy as np
 import pytest
@@ -22,6 +21,7 @@ from memplan_engine.reporters.plan_tables import certificate
 from memplan_engine.reporters.what_if_tables import decision_summary, decision_tables
 from memplan_engine.units import format_seconds, parse_bytes
 from tests.support.buffer_list import BUFFERS
+from tests.support.waiting import wait_until
 
 
 def test_it_fits_with_the_plan_and_exit_0(memplan, tmp_path):
@@ -95,20 +95,15 @@ def test_not_decided_in_time_is_exit_3_and_leaves_no_core(memplan, tmp_path, mon
     assert (found["verdict"], found["core"], found["cut_short"]) == ("undecided", None, True)
 
 
-@pytest.mark.quarantine
 def test_ctrl_c_stops_a_decision(memplan, monkeypatch):
     def waits(problem, capacity, strategy, *, limits):
         os.kill(os.getpid(), signal.SIGINT)
-        end = time.monotonic() + 30
-        while not limits.stopped and time.monotonic() < end:
-            time.sleep(0.001)
+        wait_until(lambda: limits.stopped)
         return undecided(problem, capacity, strategy, limits=limits)
 
     monkeypatch.setattr(capacity_option, "decide", waits)
     before = signal.getsignal(signal.SIGINT)
-    began = time.monotonic()
     code, out, _ = memplan("plan", "list.csv", "--capacity", "200")
-    assert time.monotonic() - began < 10
     assert code == 3
     assert "by Ctrl-C: best plan so far" in out
     assert signal.getsignal(signal.SIGINT) is before

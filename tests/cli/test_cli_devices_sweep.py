@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 
 import pytest
 
 from memplan_engine.errors import InputError
 from memplan_engine.runtime.ranks import sweep_runs
 from tests.devices.test_rank_answers import runs
+from tests.support.waiting import wait_until
 
 GIB = 2**30
 STATE = 100 * 2**20
@@ -87,7 +87,6 @@ def test_only_as_many_run_as_show_the_largest_that_fits(memplan, tmp_path, recor
     assert "rank 2 leads, was rank 0" in out
 
 
-@pytest.mark.quarantine
 def test_ctrl_c_keeps_what_is_finished(memplan, tmp_path, recorded, monkeypatch):
     (tmp_path / "grid.toml").write_text(GRID)
     observe = sweep_runs.observe_ranks
@@ -95,8 +94,7 @@ def test_ctrl_c_keeps_what_is_finished(memplan, tmp_path, recorded, monkeypatch)
     def interrupted(script, arguments, *, stop, **options):
         if len(recorded) == 2:
             os.kill(os.getpid(), signal.SIGINT)
-            while not stop():
-                time.sleep(0.01)
+            wait_until(stop)
             raise InputError("train.py", "", "an end", "none")
         return observe(script, arguments, **options)
 

@@ -12,8 +12,10 @@ from memplan_engine import load, validate_plan
 from memplan_engine.files import write
 from tests.advice.test_advise import joined, layers
 from tests.advice.test_smaller_tensors import floats
+from tests.support.waiting import HANG_SECONDS
 
 GPT2 = Path(__file__).resolve().parents[2] / "example_graphs" / "gpt2.json"
+PATIENT = ("--seconds", HANG_SECONDS)
 
 
 @pytest.fixture
@@ -24,13 +26,13 @@ def net(tmp_path):
 
 
 def suggestions(memplan, *arguments):
-    code, out, err = memplan("suggest", *arguments, "--json")
+    code, out, err = memplan("suggest", *arguments, *PATIENT, "--json")
     assert (code, err) == (0, "")
     return json.loads(out)
 
 
 def test_what_saves_is_listed_with_its_command_and_code(memplan, net):
-    code, out, err = memplan("suggest", "one.json", "--capacity", "640")
+    code, out, err = memplan("suggest", "one.json", "--capacity", "640", *PATIENT)
     assert (code, err) == (0, "")
     assert out.splitlines()[0] == "net: arena 1.25 KiB (1,280 B), arena optimal; 640 B over the capacity"
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in out.splitlines() if line[:1] == "│"]
@@ -76,7 +78,9 @@ def test_gpt2_writes_98_results_in_place(memplan):
 
 def test_a_long_command_becomes_one_that_writes_with_what_was_asked_for(memplan, tmp_path):
     write(floats(layers(9)), tmp_path / "nine.json")
-    code, out, _ = memplan("suggest", "nine.json", "--alignment", "32", "--strategy", "greedy_by_size")
+    code, out, _ = memplan(
+        "suggest", "nine.json", "--alignment", "32", "--strategy", "greedy_by_size", *PATIENT
+    )
     assert code == 0
     (line,) = (line for line in out.splitlines() if "--apply 1 " in line)
     _, *arguments = shlex.split(line.removeprefix("plan "))
@@ -87,7 +91,7 @@ def test_a_long_command_becomes_one_that_writes_with_what_was_asked_for(memplan,
 
 def test_a_suggestion_is_written_as_plan_and_edits(memplan, net, tmp_path):
     code, _, _ = memplan(
-        "suggest", "three.json", "--apply", "1", "-o", "plan.json", "--save-edits", "edits.json"
+        "suggest", "three.json", *PATIENT, "--apply", "1", "-o", "plan.json", "--save-edits", "edits.json"
     )
     assert code == 0
     plan = load(tmp_path / "plan.json")
@@ -95,12 +99,20 @@ def test_a_suggestion_is_written_as_plan_and_edits(memplan, net, tmp_path):
     assert plan.arena_bytes == 640
 
 
-@pytest.mark.parametrize("file", ["one.json", "three.json", GPT2])
+@pytest.mark.parametrize("file", ["one.json", "three.json", pytest.param(GPT2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("asked", [(), ("--strategy", "greedy_by_size", "--alignment", "32")])
 def test_the_command_that_goes_with_saved_edits_gives_the_arena_that_is_promised(memplan, net, file, asked):
     for number, each in enumerate(suggestions(memplan, file, *asked)["suggestions"], 1):
         code, out, err = memplan(
-            "suggest", file, *asked, "--apply", str(number), "--save-edits", "my edits.json", "--json"
+            "suggest",
+            file,
+            *asked,
+            *PATIENT,
+            "--apply",
+            str(number),
+            "--save-edits",
+            "my edits.json",
+            "--json",
         )
         assert (code, len(json.loads(out)["suggestions"]) >= number) == (0, True)
         told, _, command = err.strip().partition(": memplan ")
