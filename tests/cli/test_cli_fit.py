@@ -8,16 +8,16 @@ import os
 import shutil
 import signal
 import subprocess
-import time
-from pathlib import Path
 
 import pytest
 
 from memplan_engine.advice import fit_stages
+from memplan_engine.files import write
 from memplan_engine.rewrites.order.checked import checked_reorder
-from memplan_engine.runtime.trial.recapture import recapture
+from memplan_engine.runtime.trial.recapture import compare_captures, recapture
+from tests.rewrites.test_early_updates import by_hand
+from tests.support.waiting import wait_until
 
-EXAMPLES = Path(__file__).parents[2] / "example_graphs"
 NET = """
 import torch
 import torch.nn.functional as F
@@ -125,7 +125,7 @@ def test_a_patch_is_written_once_it_gave_the_same_in_fewer_bytes(run, tmp_path):
         assert json.loads(run("fit", "net.py:build", "--json")[1])["stages"][0]["load_bytes"] == 8192 + 6 * 32
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize("optimizer", ["sgd", pytest.param("adam", marks=pytest.mark.slow)])
 def test_a_patch_moves_the_optimizer_into_the_backward_pass(run, tmp_path, optimizer):
     step = ("--training", "step", "--optimizer", optimizer)
     code, out, err = run("fit", "net.py:tall", *step, "--only", "gradients", "--patch", "out.patch", "--json")
@@ -155,15 +155,20 @@ def test_what_saves_nothing_is_no_patch(run, tmp_path):
     ("edit", "said"),
     [
         (("b = torch.exp(b)", "b = torch.sin(b)"), "is not the same"),
-        (("b = torch.exp(b)", "b = torch.nothing(b)"), "nothing"),
         (("self.fc = nn.Linear(8, 8)", "self.fd = nn.Linear(8, 8)"), "state_dict"),
-        (("return left", "raise SystemExit(3)"), ""),
     ],
 )
-def test_an_edit_that_is_wrong_is_never_claimed(run, edit, said):
-    found = recapture("net.py:build", NET.replace(*edit, 1))
+def test_an_edit_that_is_wrong_is_never_claimed(run, tmp_path, edit, said):
+    (tmp_path / "edited.py").write_text(NET.replace(*edit, 1))
+    found = compare_captures("net.py:build", "edited.py:build")
     assert (found.same, found.saves) == (False, False)
     assert said in found.wrong
+
+
+def test_an_edit_that_ends_the_process_is_never_claimed(run):
+    ends = NET.replace("return left + middle + right", "raise SystemExit('the last line')", 1)
+    found = recapture("net.py:build", ends)
+    assert (found.same, found.saves, found.wrong) == (False, False, "the last line")
 
 
 @pytest.mark.slow
@@ -259,22 +264,20 @@ def test_a_capacity_that_nothing_meets_is_proved_in_the_words_of_decide(run):
     assert (code, json.loads(out)["verdict"]) == (1, "does not fit")
 
 
-@pytest.mark.quarantine
-def test_ctrl_c_keeps_the_stages_so_far(run, tmp_path, monkeypatch):
+def test_ctrl_c_keeps_the_stages_so_far(memplan, tmp_path, monkeypatch):
     """It ends the search that runs, and no other begins; what is written is whole."""
 
     def interrupted(graph, limits, *arguments, **options):
         os.kill(os.getpid(), signal.SIGINT)
-        while not limits.stopped:
-            time.sleep(0.01)
+        wait_until(lambda: limits.stopped)
         return checked_reorder(graph, limits, *arguments, **options)
 
     monkeypatch.setattr(fit_stages, "checked_reorder", interrupted)
-    gpt2 = str(EXAMPLES / "gpt2_training_step.json")
-    code, out, _ = run("fit", gpt2, "-o", "o.json", "--json")
+    write(by_hand(), tmp_path / "net.json")
+    code, out, _ = memplan("fit", "net.json", "-o", "o.json", "--json")
     said = json.loads(out)
     assert (code, said["complete"]) == (0, False)
     assert [stage["name"] for stage in said["stages"]] == ["captured", "in_place", "reorder"]
     steps = json.loads((tmp_path / "o.json").read_text())["steps"]
     assert sorted(steps.values()) == list(range(len(steps)))
-    assert "ended" in run("fit", gpt2)[1]
+    assert "ended" in memplan("fit", "net.json")[1]

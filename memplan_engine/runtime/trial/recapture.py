@@ -88,17 +88,32 @@ def recapture(
 def main(folder: Path) -> None:
     """Run and capture what `folder` asks for, and leave there what became of it."""
     end_with_parent()
-    request = json.loads((folder / "request.json").read_text())
-    try:
-        answer = _compared(**request)
-    except MemplanError as error:
-        answer = Recaptured(False, str(error))
+    answer = compare_captures(**json.loads((folder / "request.json").read_text()))
     (folder / "half.json").write_text(json.dumps(asdict(answer)))
     (folder / "half.json").rename(folder / "answer.json")
 
 
+def compare_captures(
+    before: str,
+    after: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    seed: int = 0,
+    frees_gradients: bool = False,
+) -> Recaptured:
+    """Run and capture the factories `before` and `after` in this process, and compare what they give.
+
+    The arguments are those of `recapture`. What a factory raises beyond RuntimeError and MemplanError is
+    raised.
+    """
+    try:
+        return _compared(before, after, options, seed, frees_gradients)
+    except MemplanError as error:
+        return Recaptured(False, str(error))
+
+
 def _compared(
-    before: str, after: str, options: dict[str, Any] | None, seed: int, frees_gradients: bool
+    before: str, after: str, options: Mapping[str, Any] | None, seed: int, frees_gradients: bool
 ) -> Recaptured:
     take: Callable[[Built, str], dict[str, Any]]
     if options is None:
@@ -135,7 +150,7 @@ def _called(built: Built, seed: int) -> dict[str, Any]:
 
 
 def _stepped(
-    built: Built, spec: str, options: dict[str, Any], seed: int, frees_gradients: bool
+    built: Built, spec: str, options: Mapping[str, Any], seed: int, frees_gradients: bool
 ) -> dict[str, Any]:
     recipe = built.recipe(options)
     optimizer = make_optimizer(recipe, built.model, spec)
@@ -143,7 +158,7 @@ def _stepped(
     return named_step(replace(step, gradients={}) if frees_gradients else step)
 
 
-def _graph(spec: str, options: dict[str, Any] | None) -> Graph:
+def _graph(spec: str, options: Mapping[str, Any] | None) -> Graph:
     if options is None:
         return capture_factory(spec)
     return capture_training_factory(spec, gradients="held", **options)
