@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests import ROOT
+from tests.support.waiting import HANG_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +18,7 @@ def places(tmp_path_factory) -> dict[str, Any]:
     """What `new_op_property` prints: three properties more, of which people are told of two."""
     path = tmp_path_factory.mktemp("new") / "net.json"
     line = [sys.executable, "-m", "tests.support.new_op_property", str(path)]
-    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=HANG_SECONDS)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found

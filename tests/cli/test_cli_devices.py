@@ -6,6 +6,9 @@ import json
 
 import pytest
 
+from memplan_engine.runtime.ranks import rank_runs
+from tests.devices.test_rank_answers import runs
+
 SCRIPT = """
 import torch
 import torch.distributed as dist
@@ -23,7 +26,35 @@ for _ in range(3):
 """
 
 
-def test_ranks_then_another_device_without_a_run(memplan, tmp_path):
+def test_ranks_then_another_device_without_a_run(memplan, tmp_path, monkeypatch):
+    (tmp_path / "train.py").write_text("")
+    asked = []
+
+    def observe(script, arguments, **options):
+        asked.append((arguments, options["world_size"], options["ranks"]))
+        return runs(20, 300)
+
+    monkeypatch.setattr(rank_runs, "observe_ranks", observe)
+    code, out, err = memplan(
+        "devices", "train.py", "--world", "4", "--json", "-o", "ranks", "--", "--tp", "2"
+    )
+    assert code == 0, err
+    said = json.loads(out)
+    assert asked == [(["--tp", "2"], 4, "distinct")]
+    assert [(row["rank"], row["ranks"], row["verdict"]) for row in said["ranks"]] == [
+        (0, [0, 1], "fits"),
+        (2, [2, 3], "fits"),
+    ]
+    assert said["fullest_rank"] == 2
+    code, out, _ = memplan("devices", "ranks", "--json", "--device", "rtx4090", "--headroom", "23GiB")
+    again = json.loads(out)
+    assert (code, again["device"], len(asked)) == (0, "rtx4090", 1)
+    assert again["verdict"] == "does not fit"
+    assert [row["live_bytes"] for row in again["ranks"]] == [row["live_bytes"] for row in said["ranks"]]
+
+
+@pytest.mark.slow
+def test_ranks_of_a_script_then_another_device_without_a_run(memplan, tmp_path):
     script, folder = tmp_path / "train.py", tmp_path / "ranks"
     script.write_text(SCRIPT)
     code, out, err = memplan("devices", script, "--world", "16", "--json", "-o", folder)
@@ -65,6 +96,7 @@ def test_what_cannot_be_done_is_said_in_one_line(memplan, tmp_path, monkeypatch,
     assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_values_of_a_fake_tensor_are_refused_with_the_line_and_the_rank(memplan, tmp_path):
     script = tmp_path / "train.py"
     script.write_text("import torch\nx = torch.rand(4)\nwhile (x > 0.5).tolist()[0]:\n    x = x / 2\n")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from memplan_engine import Graph, load
+from memplan_engine.torch_capture import torch_factory
 
 MODELS = """
 import torch
@@ -36,7 +37,7 @@ class Branches(Net):
 class Wide(nn.Module):
     def __init__(self):
         super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(10_000, 10_000, bias=False) for _ in range(400))
+        self.layers = nn.ModuleList(nn.Linear(10_000, 10_000, bias=False) for _ in range(20))
         own = nn.Parameter(torch.empty(10_000, 10_000))
         self.layers[0].weight = self.layers[1].weight = own
     def forward(self, x):
@@ -71,9 +72,7 @@ def peak(said: dict[str, Any]) -> int:
     return int(next(peak for peak in said["peaks"] if peak["level"] == "dispatch")["peak_bytes"])
 
 
-@pytest.mark.parametrize(
-    "options", [(), *(("--training", "step", "--optimizer", o) for o in ("sgd", "adam"))]
-)
+@pytest.mark.parametrize("options", [(), ("--training", "step", "--optimizer", "adam")])
 def test_it_says_what_a_real_run_says(observe: Any, options: tuple[str, ...]) -> None:
     real = json.loads(observe("models.py:net", *options, "--json")[1])
     said = json.loads(observe("models.py:net", "--fake", *options, "--json")[1])
@@ -83,7 +82,7 @@ def test_it_says_what_a_real_run_says(observe: Any, options: tuple[str, ...]) ->
     assert said["peak_op"] == next(p for p in real["peaks"] if p["level"] == "dispatch")["op"]
     assert said["peak_source"].startswith(("models.py:", "torch/optim/"))
     weights = 4 * (8 * 16 + 16 + 16 * 4 + 4)
-    kept = 2 * weights + 4 * 4 if "adam" in options else 0
+    kept = 2 * weights + 4 * 4 if options else 0
     assert said["state_bytes"] == weights + kept
     assert said["steps"] == (2 if options else 0)
     told = observe("models.py:net", "--fake", *options)[1]
@@ -118,13 +117,15 @@ def test_its_tables_say_what_is_counted_and_what_was_assumed(observe: Any) -> No
     assert "assumed the value of a tensor of shape (), asked for at models.py:16, as 1" in text
 
 
-def test_weights_larger_than_the_machine_are_predicted(observe: Any) -> None:
-    """400 layers of 400 MB, the first two of which share theirs."""
+def test_weights_larger_than_the_machine_are_predicted(observe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """20 layers of 400 MB, the first two of which share theirs, on a machine of 1 GB."""
+    monkeypatch.setattr(torch_factory, "memory_bytes", lambda: 10**9)
+    assert observe("models.py:wide")[0] == 2
     code, out, _ = observe("models.py:wide", "--fake", "--training", "step", "--json")
     assert code == 0
     said = json.loads(out)
-    assert said["state_bytes"] == 399 * 400 * 10**6
-    assert said["peak_bytes"] >= 399 * 400 * 10**6
+    assert said["state_bytes"] == 19 * 400 * 10**6
+    assert said["peak_bytes"] >= 19 * 400 * 10**6
 
 
 def test_a_branch_on_data_is_one_line_that_names_it(observe: Any) -> None:

@@ -106,7 +106,13 @@ def test_a_model_of_a_file_runs_and_is_equal(run):
     assert "iteration" not in said
 
 
-@pytest.mark.parametrize("more", [(), ("--optimizer", "adam", "--functional", "--policy", "all")])
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param((), marks=pytest.mark.slow),
+        ("--optimizer", "adam", "--functional", "--policy", "all"),
+    ],
+)
 def test_a_whole_training_step_runs_and_updates_the_weights_alike(run, more):
     """Its result is what it leaves in the weights, too; each run starts from the same ones."""
     code, out, _ = run("models.py:trained", "--training", "step", "--check", *more)
