@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ast
 import importlib
+import io
 import re
 import subprocess
 import sys
 import tomllib
+from contextlib import redirect_stdout
+from itertools import pairwise
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -204,52 +208,60 @@ def test_scripts_run_and_stop_at_the_first_error(script: str) -> None:
     subprocess.run(["bash", "-n", str(path)], check=True)
 
 
-def locked(*extras: str) -> dict[str, str]:
-    """What `make` installs for memplan with these extras: package → version."""
-    command = [sys.executable, str(ROOT / "scripts" / "lock.py"), *extras]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+@pytest.fixture
+def lock(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """`scripts/lock.py`, for which no index has any package."""
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    module = importlib.import_module("lock")
+    nothing = SimpleNamespace(run=lambda *_, **__: subprocess.CompletedProcess([], 1, stdout=""))
+    monkeypatch.setattr(module, "subprocess", nothing)
+    return module
+
+
+def locked(lock: ModuleType, *extras: str) -> dict[str, str]:
+    """Return what `make` installs for memplan with these extras: package → version."""
+    with redirect_stdout(io.StringIO()) as out:
+        assert lock.main([*extras]) == 0
+    printed = out.getvalue()
     assert re.fullmatch(r"(\S+==\S+( \\\n    --hash=sha256:[0-9a-f]{64})+\n)+", printed)
     pairs = [line.split(" ")[0].split("==") for line in printed.splitlines() if "==" in line]
     return {name: version.partition("+")[0] for name, version in pairs}
 
 
-def test_the_lock_holds_the_constraints() -> None:
+def test_the_lock_holds_the_constraints(lock: ModuleType) -> None:
     extras = PROJECT["project"]["optional-dependencies"]
-    assert locked(*extras).items() <= pins().items()
-    assert "streamlit" not in locked("torch")
-    assert locked().items() < locked("torch").items() < locked("all").items() < locked("test").items()
+    assert locked(lock, *extras).items() <= pins().items()
+    assert "streamlit" not in locked(lock, "torch")
+    for few, more in pairwise(((), ("torch",), ("all",), ("test",))):
+        assert locked(lock, *few).items() < locked(lock, *more).items()
 
 
 def test_of_two_builds_the_one_without_cuda_is_taken_where_there_is_one(
-    monkeypatch: pytest.MonkeyPatch,
+    lock: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(ROOT / "scripts")
-    lock = importlib.import_module("lock")
     locked = {"torch==2.13.0", "torch==2.13.0+cpu", "numpy==2.0"}
     assert locked - {"numpy==2.0"} <= lock.pins((ROOT / "requirements.lock").read_text()).keys()
 
     def chosen(offered: str) -> list[str]:
         done = subprocess.CompletedProcess([], 0, stdout=f"Available versions: {offered}")
-        monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
+        monkeypatch.setattr(lock.subprocess, "run", lambda *_, **__: done)
         return sorted(build for build in locked if lock.chosen_build(build, locked) == build)
 
     assert chosen("2.14.0, 2.13.0+cpu, 2.13.0") == ["numpy==2.0", "torch==2.13.0+cpu"]
     assert chosen("2.14.0, 2.13.0") == ["numpy==2.0", "torch==2.13.0"]
 
 
-def test_the_lock_has_all_that_the_installed_packages_need(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lock_has_all_that_the_installed_packages_need(lock: ModuleType) -> None:
     """`make` installs without looking at what needs what: nothing may be missing."""
-    monkeypatch.syspath_prepend(ROOT / "scripts")
-    closure = importlib.import_module("lock").closure
     for extra in ("torch", "dashboard", "test"):
-        needed = closure("memplan", {extra})
+        needed = lock.closure("memplan", {extra})
         assert {"numpy", "llvmlite"} < needed
-        assert needed - set(locked(extra)) == set(), "run `make lock`"
+        assert needed - set(locked(lock, extra)) == set(), "run `make lock`"
 
 
-def test_the_licence_of_every_locked_package_is_listed() -> None:
+def test_the_licence_of_every_locked_package_is_listed(lock: ModuleType) -> None:
     table = (ROOT / "docs" / "licences.md").read_text()
     rows = re.findall(r"(?m)^\| (\S+) \| (\S+) \| ([^|]+) \| [^|]+ \|$", table)
     extras = PROJECT["project"]["optional-dependencies"]
-    assert {name: version for name, version, _ in rows if name != "package"} == locked(*extras)
+    assert {name: version for name, version, _ in rows if name != "package"} == locked(lock, *extras)
     assert all(licence.strip() for _, _, licence in rows)
