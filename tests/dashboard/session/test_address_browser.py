@@ -7,18 +7,8 @@ import pytest
 pytest.importorskip("playwright")
 pytest.importorskip("streamlit")
 
-from tests import ROOT
-from tests.support.apptest import CSV
-from tests.support.browser import serve
 from tests.support.dashboard_page import DashboardPage
-
-
-@pytest.fixture(scope="module")
-def url(tmp_path_factory):
-    file = tmp_path_factory.mktemp("given") / "mine.csv"
-    file.write_text(CSV)
-    with serve(ROOT / "dashboard" / "app.py", file) as address:
-        yield address
+from tests.support.page_socket import PageSocket
 
 
 def entries(page):
@@ -32,33 +22,37 @@ def goes(page, title, **address):
     page.settled()
 
 
-def test_back_undoes_a_choice_and_a_page_each_with_one_press(url, open_page):
-    page = DashboardPage(open_page(url))
-    mine, example = {"doc": "file:mine.csv"}, {"doc": "example:teaching_view"}
-    goes(page, "Inspect · mine.csv", **mine)
+def test_back_undoes_a_choice_and_a_page_each_with_one_press(dashboard_url, open_page):
+    page = DashboardPage(open_page(f"{dashboard_url}/?doc=example:teaching_gaps"))
+    first, second = {"doc": "example:teaching_gaps"}, {"doc": "example:teaching_view"}
+    goes(page, "Inspect · teaching: gaps", **first)
     begun = entries(page)
     page.select("Graph", "teaching: view")
     page.select("Strategy", "naive")
     page.visit("Compare")
-    goes(page, "Compare · teaching: view", **example, strategy="naive")
+    goes(page, "Compare · teaching: view", **second, strategy="naive")
     assert entries(page) == begun + 3
     page.page.go_back()
-    goes(page, "Inspect · teaching: view", **example, strategy="naive")
+    goes(page, "Inspect · teaching: view", **second, strategy="naive")
     page.titled("naive")
     page.page.go_back()
-    goes(page, "Inspect · teaching: view", **example)
+    goes(page, "Inspect · teaching: view", **second)
     page.titled("auto")
     page.page.go_back()
-    goes(page, "Inspect · mine.csv", **mine)
+    goes(page, "Inspect · teaching: gaps", **first)
     page.page.go_forward()
     page.page.go_forward()
-    goes(page, "Inspect · teaching: view", **example, strategy="naive")
+    goes(page, "Inspect · teaching: view", **second, strategy="naive")
     page.titled("naive")
     assert entries(page) == begun + 3
 
 
-def test_the_tab_names_what_opens_by_itself(url, open_page):
-    page = DashboardPage(open_page(f"{url}/diff"))
-    goes(page, "Diff · diff kept view head", doc="file:mine.csv")
-    page.visit("Run")
-    goes(page, "Run · perceptron", doc="file:mine.csv")
+@pytest.mark.browser
+def test_the_tab_names_what_opens_by_itself(dashboard_url):
+    def title(page):
+        with PageSocket(dashboard_url) as session:
+            sent = session.run("", page)
+        return [each.page_config_changed.title for each in sent if each.HasField("page_config_changed")][-1]
+
+    assert title("diff") == "Diff · diff kept view head — memplan"
+    assert title("run") == "Run · perceptron — memplan"
