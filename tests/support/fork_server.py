@@ -6,6 +6,7 @@ gives its exit code, negative for the signal that ended it.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import resource
@@ -28,14 +29,17 @@ WRITING = system.write_atomically.__code__, system.write_target.__code__
 
 @dataclass(frozen=True)
 class Asked:
-    """A command line and the folder it runs in; it may be killed before the line `at_line`, counted over all
-    that write_atomically runs, or after some seconds, or be kept from writing files of more than `most`
-    bytes. `warm`: run by the process itself, so that its children find everything imported."""
+    """A command line and the folder it runs in.
+
+    The child may be killed before the line `at_line`, counted over all that write_atomically runs, or at the
+    call `at_call`, counted over all Python functions of all threads, or be kept from writing files of more
+    than `most` bytes. `warm`: run by the process itself, so that its children find everything imported.
+    """
 
     arguments: Sequence[str]
     folder: str
     at_line: int = 0
-    after: float = 0.0
+    at_call: int = 0
     most: int = 0
     warm: bool = False
 
@@ -84,6 +88,18 @@ def die_at(line: int, *functions: CodeType) -> None:
     sys.settrace(lambda frame, event, _: on_line if frame.f_code in functions else None)
 
 
+def die_at_call(number: int) -> None:
+    """Have this process killed at the `number`-th call of a Python function, from 1, in whichever thread."""
+    calls = itertools.count(1)
+
+    def on_event(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and next(calls) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.setprofile(on_event)
+    sys.setprofile(on_event)
+
+
 def _run(asked: Asked) -> int:
     os.chdir(asked.folder)
     said = os.open("said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -96,10 +112,8 @@ def _run(asked: Asked) -> int:
 def _child(asked: Asked) -> None:
     if asked.at_line:
         die_at(asked.at_line, *WRITING)
-    if asked.after:
-        kill = threading.Timer(asked.after, os.kill, (os.getpid(), signal.SIGKILL))
-        kill.daemon = True
-        kill.start()
+    if asked.at_call:
+        die_at_call(asked.at_call)
     if asked.most:
         resource.setrlimit(resource.RLIMIT_FSIZE, (asked.most, asked.most))
     code = 99

@@ -20,6 +20,7 @@ from memplan_engine.system import write_atomically
 from tests import ROOT
 from tests.support.buffer_list import BUFFERS
 from tests.support.fork_server import WRITING, die_at
+from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="signals, limits and capabilities of Linux")
 
@@ -39,7 +40,6 @@ def in_child(act: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-@pytest.mark.quarantine
 def test_a_kill_between_any_two_steps_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     target, seen = tmp_path / "plan.json", []
 
@@ -74,7 +74,6 @@ def test_the_content_is_on_the_disk_before_it_has_the_name(
     assert steps == [len(NEW), "replace"]
 
 
-@pytest.mark.quarantine
 def test_a_full_disk_leaves_the_old_file_alone(tmp_path: Path) -> None:
     target = tmp_path / "plan.json"
     target.write_bytes(OLD)
@@ -127,7 +126,7 @@ def say(shell: str, folder: Path, **environment: str) -> tuple[int, str, str]:
     }
     done = subprocess.run(
         ["bash", "-c", line], cwd=folder, env=inherited | environment, capture_output=True, text=True,
-        preexec_fn=bound_by_permissions, timeout=120,
+        preexec_fn=bound_by_permissions, timeout=HANG_SECONDS,
     )  # fmt: skip
     assert "Traceback" not in done.stderr
     return done.returncode, done.stdout, done.stderr
