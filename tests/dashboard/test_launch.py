@@ -204,8 +204,9 @@ def test_a_browser_opens_only_where_there_is_a_screen(
 def start_launcher(app: Path, home: Path, port: int) -> subprocess.Popen[str]:
     """Start the launcher in `home`, which is empty and where nobody is called user yet."""
     script = (
-        "import sys; from pathlib import Path; from memplan_dashboard.launch import launch; "
-        f"sys.exit(launch([Path('x.csv')], port={port}, app=Path({str(app)!r})))"
+        "import sys; from pathlib import Path; from memplan_dashboard import launch; "
+        f"launch.STARTUP_SECONDS = {HANG_SECONDS}; "
+        f"sys.exit(launch.launch([Path('x.csv')], port={port}, app=Path({str(app)!r})))"
     )
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": import_path()}
     return subprocess.Popen(

@@ -27,7 +27,11 @@ pytestmark = [
 def launched(tmp_path):
     """The launcher, its address, and the folder that its solvers import from."""
     site = make_site(tmp_path)
-    line = [sys.executable, "-m", "memplan_dashboard.launch", "--no-browser", str(site / "hard.csv")]
+    script = (
+        "import sys; from memplan_dashboard import launch; "
+        f"launch.STARTUP_SECONDS = {HANG_SECONDS}; sys.exit(launch.main())"
+    )
+    line = [sys.executable, "-c", script, "--no-browser", str(site / "hard.csv")]
     environment = {**os.environ, "PYTHONPATH": import_path(site), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     with reserved_port() as port:
         launcher = subprocess.Popen([*line, f"--port={port}"], env=environment, stdout=subprocess.PIPE)

@@ -56,8 +56,17 @@ def here():
 
 @pytest.fixture
 def kept(here, monkeypatch):
-    monkeypatch.setattr(spare, "spawn", Process)
-    return Spare(MODULE, lambda session: session in here)
+    several = []
+
+    def spawn_one(module):
+        several.append(Process(module))
+        return several[-1]
+
+    monkeypatch.setattr(spare, "spawn", spawn_one)
+    yield Spare(MODULE, lambda session: session in here)
+    for process in several:
+        process.kill()
+        process.may_look.release()
 
 
 def ready(kept):
