@@ -1,4 +1,4 @@
-"""Does a problem fit into a capacity? Yes with offsets, no with a proof, or not decided in time.
+"""Does a problem fit into a capacity? Yes with offsets, no with a proof, or not decided within the limits.
 
 A proof names buffers that cannot fit on their own: they are a problem that anybody can solve again.
 """
@@ -60,6 +60,9 @@ def decide(
     problem: Problem, capacity: int, strategy: str = "auto", *, limits: SolveLimits | None = None
 ) -> Decision:
     """Look for a placement within `capacity` bytes, or for a proof that there is none.
+
+    By default the search ends after `planner.DEFAULT_SECONDS`. With `SolveLimits(nodes=…)` and one thread the
+    decision is the same on any machine.
 
     Raises
     ------

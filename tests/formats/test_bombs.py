@@ -25,7 +25,6 @@ from tests.support.work import calls_of, peak_bytes
 MOST_BYTES = 2 * 10**9
 READ = """
 import contextlib, pathlib, resource, sys
-import numpy, onnx, torch
 from memplan_engine import MemplanError, load
 with contextlib.suppress(MemplanError):
     load(sys.argv[2])
@@ -38,14 +37,19 @@ with contextlib.suppress(MemplanError):
 """Reads a small file, which imports and compiles, then a large one in so many bytes of address space more."""
 
 
+def skip_without_its_package(bomb: str) -> None:
+    kind = bomb.partition(":")[0]
+    if package := {"pt2": "torch", "onnx": "onnx"}.get(kind):
+        pytest.importorskip(package)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the address space of a process")
 @pytest.mark.parametrize("nbytes", [15 * 10**6, 95 * 10**6])
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_100_megabytes_of_the_worst(tmp_path: Path, bomb: str, nbytes: int) -> None:
-    pytest.importorskip("torch")
-    pytest.importorskip("onnx")
+    skip_without_its_package(bomb)
     suffix, make = BOMBS[bomb]
     small, large = tmp_path / f"small{suffix}", tmp_path / f"large{suffix}"
     small.write_bytes(make(5_000))
@@ -67,10 +71,7 @@ def test_long_lists_are_read(tmp_path: Path, rows: int) -> None:
 
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_twice_the_bytes_are_at_most_twice_the_work(tmp_path: Path, bomb: str) -> None:
-    if bomb.startswith("pt2"):
-        pytest.importorskip("torch")
-    if bomb.startswith("onnx"):
-        pytest.importorskip("onnx")
+    skip_without_its_package(bomb)
     suffix, make = BOMBS[bomb]
     path = tmp_path / f"bomb{suffix}"
 

@@ -368,6 +368,18 @@ def test_of_many_faults_one_is_collected(monkeypatch: pytest.MonkeyPatch) -> Non
     assert collected == [1]
 
 
+def test_a_long_text_in_a_large_file_is_refused_before_the_file_is_parsed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = changed(problem(), "name", f'"\U0001f600{"a" * 60_001}"')
+    assert refusal(text) == "x.json: field name: found a longer text, expected at most 10,000 characters"
+    monkeypatch.setattr(json_base, "MUCH", 1_000)
+    assert refusal(text) == "x.json: found a longer text, expected at most 10,000 characters"
+    # A letter of six characters in the file is one of the text.
+    escaped = changed(problem(), "name", f'"\\u0041{"a" * 9_999}\U0001f600"')
+    assert refusal(escaped) == "x.json: field name: found a longer text, expected at most 10,000 characters"
+
+
 def test_values_that_no_file_can_hold_are_refused(tmp_path: Path) -> None:
     made = make_problem([0], [1], [4], names=["a"])
     bound = lower_bound(made)
