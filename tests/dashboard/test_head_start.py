@@ -68,6 +68,8 @@ def test_nothing_is_begun_for_other_pages_strangers_files_and_what_is_wrong(plan
 
 def test_one_at_a_time(planned):
     with head_start._turn:
+        before = threading.enumerate()
         head_start.begin("/", {"doc": "file:own.csv", "strategy": "naive"})
-        assert not any(each.name == "head start" for each in threading.enumerate())
+        begun_now = set(threading.enumerate()) - set(before)
+    assert not [thread for thread in begun_now if thread.name == "head start"]
     assert not planned
