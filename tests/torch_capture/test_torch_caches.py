@@ -126,7 +126,13 @@ def tensors(value: Any) -> list[torch.Tensor]:
     return [leaf.clone() for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(call, marks=[pytest.mark.slow] * (call in ("gpt2 prefill", "gpt2 decode")))
+        for call in CALLS
+    ],
+)
 def test_prefill_and_decoding_in_the_slab_are_those_of_the_model(call: str) -> None:
     model, kwargs = CALLS[call]()
     before = tensors(kwargs)

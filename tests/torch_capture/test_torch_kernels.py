@@ -247,8 +247,16 @@ def test_the_peak_of_a_step_with_a_mean_square_is_four_times_its_output():
     assert max(ours) == max(run) == 4 * 16_000 + 4
 
 
-@pytest.mark.parametrize("partition", ["default", "min_cut"])
-@pytest.mark.parametrize("name", LOSSES)
+QUICK = {("mse", "min_cut"), ("soft_margin", "default")}
+
+
+@pytest.mark.parametrize(
+    ("name", "partition"),
+    [
+        pytest.param(*each, marks=[pytest.mark.slow] * (each not in QUICK))
+        for each in itertools.product(LOSSES, ("default", "min_cut"))
+    ],
+)
 def test_both_halves_with_a_reduced_loss_take_the_bytes_planned(name, partition):
     made = capture_training(nn.Linear(8, 8), (torch.rand(50, 8),), loss=LOSSES[name], partition=partition)
     module, names = stitched(made)

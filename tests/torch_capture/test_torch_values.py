@@ -199,7 +199,19 @@ def test_weights_that_a_step_makes_are_refused() -> None:
         run_target_of_step(Draws(), (torch.rand(2, 4),), {}, Recipe("sgd", step=grows))
 
 
-def test_a_model_that_returns_a_cache_is_compared_by_its_tensors(memplan: Any, tmp_path: Path) -> None:
+def test_a_model_that_returns_a_cache_is_compared_by_its_tensors() -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(n_layer=1, n_embd=16, n_head=2, vocab_size=30)
+    ids = torch.arange(20).view(2, 10)
+    given = {"input_ids": ids, "labels": ids}
+    target = run_target_of_step(transformers.GPT2LMHeadModel(config), (), given, Recipe())
+    equality = run_in_plan(target, make_plan(target.program.graph)).run.equality
+    assert equality.exact
+    assert "4 outputs" in equality.reference
+
+
+@pytest.mark.slow
+def test_a_cache_from_a_process_of_its_own_is_compared_by_its_tensors(memplan: Any, tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     (tmp_path / "m.py").write_text(
         "import torch, transformers\n"

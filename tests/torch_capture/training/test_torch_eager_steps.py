@@ -226,8 +226,8 @@ def stranger(watched: bool) -> Any:
 @pytest.mark.parametrize(
     "name",
     [
-        "foreach, clipped, accumulated",
         "checkpoint",
+        pytest.param("foreach, clipped, accumulated", marks=pytest.mark.slow),
         *(pytest.param(each, marks=pytest.mark.slow) for each in ("plain", "gru")),
     ],
 )
@@ -408,6 +408,7 @@ def late():
     return Late(), (torch.randn(3, 8),)"""
 
 
+@pytest.mark.slow
 def test_the_command_line_compares_with_a_process_of_its_own(memplan: Any, tmp_path: Path) -> None:
     (tmp_path / "m.py").write_text(FACTORIES)
     code, out, err = memplan("run", "m.py:net", "--training", "step", "--check", "--json")
