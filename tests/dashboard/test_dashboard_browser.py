@@ -230,6 +230,7 @@ def test_bad_uploads_are_explained_and_the_open_plan_stays(dashboard, tmp_path):
     page.visit("Inspect")
     page.eventually(lambda: page.address, {"doc": "example:resnet50", "strategy": "greedy_by_area"})
     page.open_list("Graph")
+    page.page.get_by_role("option", name="resnet50", exact=True).wait_for()
     shown = page.page.get_by_role("option").all_inner_texts()
     assert not set(shown) & set(uploads)
 
@@ -277,6 +278,7 @@ def test_an_upload_is_previewed_opened_and_this_browsers_only(dashboard, open_pa
     stranger = DashboardPage(open_page(page.page.url))
     stranger.page.get_by_text("no such file").wait_for()
     stranger.open_list("Graph")
+    stranger.page.get_by_role("option").first.wait_for()
     assert stranger.page.get_by_text("mine.csv").count() == 0
     stranger.page.keyboard.press("Escape")
     stranger.select("Strategy", "naive")

@@ -106,12 +106,16 @@ class Chart:
 
     def wheel(self, x: float, y: float, times: int = 3) -> None:
         """Zoom in at a place."""
-        before = self.data("view")
         self.stage.focus()
         self.mouse(x, y)
         for _ in range(times):
+            before = self.data("view")
             self.page.mouse.wheel(0, -120)
-        self.until("view", before, other=True)
+            self.until("view", before, other=True)
+
+    def frame(self) -> None:
+        """Wait for the frame that draws what was done."""
+        self.page.evaluate("() => new Promise(requestAnimationFrame)")
 
     def until(self, name: str, value: str, other: bool = False) -> None:
         """Wait until a data attribute has a value, or has another one."""
@@ -209,7 +213,7 @@ class MountedChart(Chart):
         """Answer what the chart asks, one question at a time, until its picture is exact."""
         asks = f"() => {ROOT}.querySelector('.plan-view').dataset.sharp === 'true' || questions.length"
         while True:
-            self.page.evaluate("() => new Promise(requestAnimationFrame)")
+            self.frame()
             self.page.wait_for_function(asks)
             asked = self.page.evaluate("window.questions.splice(0)")
             if not asked:

@@ -234,11 +234,13 @@ def test_apply_changes_the_whole_page_and_undo_takes_it_back(page):
     page.page.locator(".st-key-card_0").get_by_role("button", name="Apply").click()
     page.eventually(lambda: page.metric("Arena"), "27 MiB")
     page.eventually(lambda: page.subtitle.startswith("27 MiB"), True)
-    assert (page.address["in_place"], page.address["reorder"]) == ("1", "1")
     page.page.locator(".st-key-card_0").wait_for()
+    page.settled()
+    assert (page.address["in_place"], page.address["reorder"]) == ("1", "1")
     assert chart.bounding_box() == place
     page.page.locator(".st-key-applied").get_by_role("button", name="Undo").click()
     page.eventually(lambda: page.metric("Arena"), "51 MiB")
+    page.settled()
     assert not {"in_place", "reorder"} & set(page.address)
     assert chart.bounding_box() == place
 

@@ -29,7 +29,7 @@ def test_a_click_in_the_legend_dims_the_others_and_a_second_one_shows_them(open_
     button = {name: chart.root.get_by_role("button", name=name) for name in ("conv", "norm", "relu")}
 
     def shows(*expected):
-        chart.page.evaluate("() => new Promise(requestAnimationFrame)")
+        chart.frame()
         assert colours(chart) == list(expected)
 
     shows(CONV, NORM, RELU)
@@ -80,13 +80,12 @@ def test_the_map_moves_resizes_and_draws_the_window(open_chart):
     width = box["width"] - GUTTER - 1
 
     def drag(start, end):
-        before = chart.data("view")
         y = box["y"] + box["height"] / 2
         chart.page.mouse.move(box["x"] + GUTTER + width * start / 10, y)
         chart.page.mouse.down()
         chart.page.mouse.move(box["x"] + GUTTER + width * end / 10, y, steps=3)
         chart.page.mouse.up()
-        chart.until("view", before, other=True)
+        chart.frame()
         return chart.view()[:2]
 
     assert drag(2, 7) == pytest.approx([2, 7], abs=0.05)

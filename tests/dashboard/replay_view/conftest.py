@@ -22,10 +22,12 @@ __all__ = ["empty_page", "empty_tab"]
 @pytest.fixture
 def open_view(empty_tab: EmptyTab) -> Callable[..., View]:
     """`open_view(replay, mode, step, width=700)` gives a View; a second one takes the place of the first."""
+    from memplan_dashboard.replay_view import Mode
+
     from tests.dashboard.replay_view.mounted_replay import View
 
-    def open_one(replay: Any, *place: Any, step: int = 0, **options: Any) -> View:
-        return View(empty_tab.open(**options), replay, *place, step=step)
+    def open_one(replay: Any, mode: Any = Mode.REPLAY, step: int = 0, **options: Any) -> View:
+        return View(empty_tab.open(**options), replay, mode, step)
 
     return open_one
 
