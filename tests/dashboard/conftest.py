@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,16 @@ def limits_without_a_clock(monkeypatch: pytest.MonkeyPatch) -> None:
         (advising, "SECONDS"),
     ):
         monkeypatch.setattr(module, name, HANG_SECONDS)
+
+
+@pytest.fixture(autouse=True)
+def no_jobs_left() -> Iterator[None]:
+    """End the jobs of the test, which would take the places of the next one's."""
+    pytest.importorskip("streamlit")
+    from memplan_dashboard.session import searches
+
+    yield
+    searches.scheduler().close()
 
 
 @pytest.fixture(autouse=True)

@@ -106,7 +106,7 @@ BAD = {
     "no index": zipped(other__json="{}"),
     "no ranks": zipped(ranks__json=json.dumps(INDEX)),
     "no zip": b"PK nonsense",
-    "bomb": zipped(ranks__json=" " * 50_000_000),
+    "bomb": lambda: zipped(ranks__json=" " * 50_000_000),
     "beyond the world": zipped(ranks__json=json.dumps({**INDEX, "ranks": [{**ROW, "ranks": [0, 256]}]})),
     "a file elsewhere": zipped(
         ranks__json=json.dumps({**INDEX, "ranks": [{**ROW, "file": "../../etc/passwd"}]})
@@ -122,7 +122,7 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_archives_that_are_no_ranks(tmp_path, name):
     path = tmp_path / "bad.zip"
-    path.write_bytes(BAD[name])
+    path.write_bytes(content() if callable(content := BAD[name]) else content)
     with pytest.raises(InputError) as error:
         load_ranks_archive(path)
     assert "bad.zip" in str(error.value)

@@ -65,8 +65,6 @@ def _alone(monkeypatch):
     monkeypatch.setattr(searches, "session_is_alive", lambda session: True)
     monkeypatch.setattr("sys.argv", ["app.py"])
     fitting.results().clear()
-    yield
-    searches.scheduler().close()
 
 
 def fit_page(**parameters):

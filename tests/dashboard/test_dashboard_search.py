@@ -43,9 +43,6 @@ def _slow(tmp_path, monkeypatch):
     monkeypatch.setattr(solving, "session_is_alive", lambda session: True)
     write_csv(PROBLEM, tmp_path / "twelve.csv")
     monkeypatch.setattr("sys.argv", ["app.py", str(tmp_path / "twelve.csv")])
-    yield
-    for job in list(solving.scheduler().jobs):
-        job.cancel(patience=0)
 
 
 def limits_for(document, strategy):

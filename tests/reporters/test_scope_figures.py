@@ -73,6 +73,7 @@ def test_optimal_never_stands_without_what_of(memplan: Any) -> None:
     for file in ("teaching_alignment.csv", "squeezenet.onnx", "mobilenet_v2.json"):
         for verb in ("plan", "compare", "what-if", "suggest"):
             told = memplan(verb, str(EXAMPLES / file))[1]
+            assert "optimal" in told
             for before, after in pairwise(told.split("optimal")):
                 named = before.endswith(("arena ", "not proved ")) or after.startswith(" for ")
                 assert named, (file, verb, told)
