@@ -155,7 +155,7 @@ def test_adopting_does_not_judge():
 
 
 def test_the_limits_are_also_taken_by_their_former_name():
-    problem, limits = make_problem([0, 0], [1, 1], [4, 4]), SolveLimits(5.0)
+    problem, limits = make_problem([0, 0], [1, 1], [4, 4]), SolveLimits()
     with pytest.warns(DeprecationWarning, match=r"budget= of make_plan .* limits=; .* version 1\.0"):
         make_plan(problem, "exact", budget=limits)
     assert limits.best_bytes == 8
@@ -166,7 +166,7 @@ def _warmed(monkeypatch: pytest.MonkeyPatch, problem: Problem, strategy: Strateg
     monkeypatch.setattr(planner, "is_compiled", lambda *names: False)
     monkeypatch.setattr(planner, "use_rare_kernels", lambda: None)
     monkeypatch.setattr(planner, "_warm", lambda *names: warmed.extend(names))
-    make_plan(problem, strategy, limits=SolveLimits(10.0))
+    make_plan(problem, strategy, limits=SolveLimits(nodes=1000))
     return warmed
 
 
@@ -194,7 +194,7 @@ def test_the_kernel_of_many_long_lives_is_compiled_before_the_clock_starts(monke
 
 def test_what_a_search_compiles_is_known_by_its_names():
     for name in ("exact", "search"):
-        make_plan(hard_problem(), name)
+        make_plan(hard_problem(), name, limits=SolveLimits(nodes=1000))
     planner.use_rare_kernels()
     planner.use_tree_kernel()
     assert all(is_compiled(name) for name in (*planner.SEARCH_KERNELS, planner.TREE_KERNEL))
@@ -204,4 +204,4 @@ def test_what_a_search_compiles_is_known_by_its_names():
 def test_compiled_kernels_are_not_tried_without(monkeypatch):
     monkeypatch.setattr(planner, "is_compiled", lambda *names: True)
     monkeypatch.setattr(planner, "_settled_at_once", lambda *given: pytest.fail("planned twice"))
-    assert make_plan(hard_problem(), "auto", limits=SolveLimits(0.2)).arena_bytes > 0
+    assert make_plan(hard_problem(), "auto", limits=SolveLimits(nodes=1000)).arena_bytes > 0

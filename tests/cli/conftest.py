@@ -12,6 +12,7 @@ LIMITS = (
     "cli.commands.what_if_command.DECIDING_SECONDS",
     "cli.commands.what_if_command.DEFAULT_SECONDS",
     "planner.DEFAULT_SECONDS",
+    "rewrites.order.reorder.DEFAULT_SECONDS",
     "rewrites.reuse.transform.QUICK_SECONDS",
     "symbolic.one_symbol.QUICK_SECONDS",
 )

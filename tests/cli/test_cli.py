@@ -273,7 +273,8 @@ def test_wrong_usage_is_one_line_and_exit_2(memplan, arguments, message):
     assert err.count("\n") == 1
 
 
-def test_without_a_verb_there_is_the_help(memplan):
+def test_without_a_verb_there_is_the_help(memplan, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     code, out, err = memplan()
     assert code == 2
     assert "Usage: memplan" in out + err

@@ -57,7 +57,7 @@ def test_the_placement_is_a_plan(memplan, tmp_path):
     code, _, _ = memplan("allocator", EXAMPLE, "-o", tmp_path / "placed.json")
     assert code == 0
     plan = load(tmp_path / "placed.json")
-    validate_plan(plan)
+    assert validate_plan(plan).valid
     assert plan.arena_bytes >= 1_450_180_608
 
 

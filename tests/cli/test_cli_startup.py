@@ -44,17 +44,23 @@ NOT_WAITED_FOR = {
 }
 
 
-def modules_after(arguments, folder, environment=None):
+NO_TIME_PASSES = "import time; time.perf_counter = float"
+"""Kernels are interpreted for a limited time: with this they are, however slow the machine."""
+
+
+def modules_after(arguments, folder, **environment):
     """Return the modules that are loaded when `memplan arguments` ends, and NumPy's number of threads."""
     script = (
-        "import atexit, os, sys; from memplan_engine.cli.main import main; end = os._exit; "
-        "tell = lambda: print(os.environ.get('OPENBLAS_NUM_THREADS'), *sys.modules, file=sys.stderr); "
+        f"import atexit, os, sys; {NO_TIME_PASSES}; from memplan_engine.cli.main import main; "
+        "threads = lambda: os.environ.get('OPENBLAS_NUM_THREADS'); end = os._exit; "
+        "tell = lambda: print(threads(), *sys.modules, file=sys.stderr); "
         "os._exit = lambda code: (tell(), end(code)); atexit.register(tell); main()"
     )
     (folder / "list.csv").write_text(BUFFERS)
     line = [sys.executable, "-c", script, *arguments]
+    inherited = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
     done = subprocess.run(
-        line, cwd=folder, capture_output=True, text=True, timeout=HANG_SECONDS, env=environment
+        line, cwd=folder, capture_output=True, text=True, timeout=HANG_SECONDS, env=inherited | environment
     )
     assert done.returncode == 0, done.stderr
     # The last line: kernels may have been compiled before it, which is said, too.
@@ -77,7 +83,7 @@ def test_planning_a_list_of_buffers_waits_for_nothing_that_it_does_not_use(tmp_p
 def end_of(folder, *arguments, before="pass", **options):
     """Run `memplan arguments`, which tells on stderr when it ends in good order, after `before`."""
     script = (
-        "import atexit, sys; from memplan_engine.cli.main import main; "
+        f"import atexit, sys; {NO_TIME_PASSES}; from memplan_engine.cli.main import main; "
         f"atexit.register(lambda: print('in order', file=sys.stderr)); {before}; main()"
     )
     (folder / "list.csv").write_text(BUFFERS)
@@ -186,9 +192,10 @@ def test_the_help_calls_values_by_words_and_not_by_types(capsys):
 
 
 def test_a_small_file_is_planned_before_anything_is_compiled(tmp_path):
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    cache = str(tmp_path / "cache")
     for name in ("teaching_gaps.csv", "teaching_best_fit.csv"):
-        modules, _ = modules_after(["plan", str(ROOT / "example_graphs" / name)], tmp_path, environment)
+        file = str(ROOT / "example_graphs" / name)
+        modules, _ = modules_after(["plan", file], tmp_path, NUMBA_CACHE_DIR=cache)
         assert "numba" not in modules
     assert not (tmp_path / "cache").exists()
     # Where a search is needed, its kernels are compiled or loaded.

@@ -11,6 +11,7 @@ from typing import ClassVar
 from memplan_engine.bounds import lower_bound
 from memplan_engine.strategies import get_strategy
 from memplan_engine.strategies.base import Placement, SolveLimits
+from tests.support.waiting import HANG_SECONDS
 
 GREEDY_BY_SIZE = get_strategy("greedy_by_size")
 
@@ -79,7 +80,7 @@ class Deaf(_Slow):
         base = GREEDY_BY_SIZE.place(problem, SolveLimits())
         limits.report(base, problem)
         if len(problem) >= FEW:
-            time.sleep(min(60, limits.left))
+            time.sleep(min(HANG_SECONDS, limits.left))
         return base
 
 

@@ -117,9 +117,13 @@ def bound_by_permissions() -> None:
         ctypes.CDLL(None).prctl(24, each, 0, 0, 0)
 
 
+MEMPLAN = "import time; time.perf_counter = float; from memplan_engine.cli.main import main; main()"
+"""`memplan` by a clock that stands: it says nothing of kernels, which it compiles after some seconds."""
+
+
 def say(shell: str, folder: Path, **environment: str) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of a line for the shell, in which `memplan` is the command."""
-    line = f'memplan() {{ "{sys.executable}" -m memplan_engine "$@"; }}\n{shell}'
+    line = f"memplan() {{ '{sys.executable}' -c '{MEMPLAN}' \"$@\"; }}\n{shell}"
     inherited = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), *sys.path])),
