@@ -97,8 +97,10 @@ class Attempt:
     sentence: str
 
 
-def make_exercise(problem: Problem, greedy: str = GREEDY, seconds: float = SECONDS) -> Exercise:
-    """The exercise of `problem`; a search for the optimum takes `seconds` at most.
+def make_exercise(
+    problem: Problem, greedy: str = GREEDY, seconds: float = SECONDS, limits: SolveLimits | None = None
+) -> Exercise:
+    """Return the exercise of `problem`. `limits` of the search for the optimum replace `seconds`.
 
     Raises
     ------
@@ -108,9 +110,8 @@ def make_exercise(problem: Problem, greedy: str = GREEDY, seconds: float = SECON
         raise PlanError(
             f"{problem.name}: {len(problem):,} buffers, and an exercise has {MOST_BUFFERS:,} at most"
         )
-    return Exercise(
-        problem, make_plan(problem, greedy), make_plan(problem, "exact", limits=SolveLimits(seconds))
-    )
+    best = make_plan(problem, "exact", limits=limits or SolveLimits(seconds))
+    return Exercise(problem, make_plan(problem, greedy), best)
 
 
 def judge(exercise: Exercise, offsets: Mapping[str, int] | Sequence[int] | Ints) -> Attempt:
