@@ -10,7 +10,7 @@ pytest.importorskip("playwright")
 pytest.importorskip("streamlit")
 from memplan_engine import load, make_plan
 from tests import ROOT
-from tests.dashboard.plan_view.mounted_chart import message_of
+from tests.dashboard.plan_view.mounted_chart import AXIS, message_of
 from tests.support.apptest import open_app
 from tests.support.dashboard_page import DashboardPage
 
@@ -97,6 +97,24 @@ def test_what_can_be_done_with_a_buffer_is_reported(chart):
     details.get_by_role("button", name="Pin").click()
     (report,) = chart.heard("action")
     assert report["buffer"] == buffer("add_2")
+
+
+def test_two_steps_that_are_marked_are_compared_and_ties_are_marked(chart):
+    box = chart.base.bounding_box()
+    y = box["height"] - AXIS - 20
+    chart.click(0.3 * box["width"], y)
+    chart.page.keyboard.down("Shift")
+    chart.click(0.6 * box["width"], y)
+    chart.page.keyboard.up("Shift")
+    step, second = (int(each) for each in chart.data("marks").split(","))
+    assert 0 < step < second
+    heading = chart.root.locator(".side").get_by_role("heading", name=f"Step {second} minus step {step}")
+    assert heading.count() == 1
+    assert {size[0] for _, size in tree(chart)} <= set("+−0")
+    tie = chart.root.locator(".ties-list .tie").last
+    tie.click()
+    assert tie.get_attribute("aria-pressed") == "true"
+    assert chart.data("marks") == f"{tie.get_attribute('data-step')},{second}"
 
 
 # On the page.

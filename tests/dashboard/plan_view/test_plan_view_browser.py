@@ -178,6 +178,36 @@ def test_the_keys_zoom_and_reset(open_chart):
     chart.until("zoomed", "false")
 
 
+def test_the_keys_pan_and_bring_a_marked_step_into_view(open_chart):
+    chart = open_chart("one")
+    chart.press(*"wwww")
+    chart.frame()
+    x0, x1, y0, y1 = chart.view()
+    chart.press("d")
+    chart.frame()
+    left, right, *_ = chart.view()
+    assert left > x0
+    assert right - left == pytest.approx(x1 - x0, abs=0.02)
+    chart.press("a")
+    chart.frame()
+    assert chart.view() == pytest.approx([x0, x1, y0, y1], abs=0.02)
+    chart.press("Shift+ArrowUp")
+    chart.frame()
+    assert chart.view()[2] > y0
+    chart.press("s")
+    chart.frame()
+    assert chart.view()[1] - chart.view()[0] > x1 - x0
+    # From one local peak to the one before, up to the first, which was out of sight.
+    marked = None
+    while marked != chart.data("marks"):
+        marked = chart.data("marks")
+        chart.press("p")
+        chart.frame()
+        left, right, *_ = chart.view()
+        assert left <= int(chart.data("marks").removesuffix(",")) < right
+    assert left < x0
+
+
 def test_the_wheel_zooms_at_the_pointer_and_leaves_the_page_alone(open_chart):
     chart = open_chart(height=500)
     chart.stage.scroll_into_view_if_needed()
