@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from memplan_engine import PlanError, make_problem, make_replay
+from memplan_engine.kernels.shared_objects.assign import lay_out
 from memplan_engine.replay import make
 from memplan_engine.strategies.base import SolveLimits
 
 
 def test_the_arena_step_by_step_ends_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 20,000 buffers in shared objects it takes minutes: each step lays out all objects again."""
-    limits, laid_out, lay_out = SolveLimits(), [], make.lay_out
+    limits, laid_out = SolveLimits(), []
 
     def until_the_twentieth(order: np.ndarray, *columns: np.ndarray) -> np.ndarray:
         laid_out.append(len(order))
