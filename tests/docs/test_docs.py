@@ -45,7 +45,16 @@ def plain(text: str) -> str:
     return "\n".join(lines).strip() + "\n"
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], **NAME)
+SLOW = {"devices"}
+"""Pages whose commands run several processes."""
+WITH_COMMANDS = [
+    pytest.param(page, marks=[pytest.mark.slow] * (page.stem in SLOW), id=page.stem)
+    for page in PAGES
+    if commands(page)
+]
+
+
+@pytest.mark.parametrize("page", WITH_COMMANDS)
 def test_commands_print_what_is_shown(
     page: Path, folder: Path, memplan: Callable[..., tuple[int, str, str]]
 ) -> None:
@@ -68,7 +77,7 @@ RUN_HERE = [page for page in PAGES if blocks(page, "python") and page.stem not i
 
 @pytest.mark.parametrize("page", RUN_HERE, **NAME)
 def test_python_examples_run(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In this process, which has torch already; test_readme runs an example in a process of its own."""
+    """In this process, which has imported torch already."""
     monkeypatch.chdir(folder)
     program = compile("\n".join(blocks(page, "python")), str(page), "exec", dont_inherit=True)
     exec(program, {"__name__": "example"})

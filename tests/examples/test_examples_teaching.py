@@ -12,6 +12,7 @@ from memplan_examples.make_unet_csv import buffers
 
 from memplan_engine import FREE, Graph, Problem, load, lower_bound, make_plan, to_problem
 from memplan_engine.formats.about import read_about
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.constructive.greedy import GREEDY
 from memplan_engine.strategies.constructive.orders import FitRule
 
@@ -27,7 +28,7 @@ def problem(name: str) -> Problem:
 
 
 def arena(name: str, strategy: str) -> int:
-    return make_plan(problem(name), strategy).arena_bytes
+    return make_plan(problem(name), strategy, limits=SolveLimits()).arena_bytes
 
 
 Box = tuple[int, int, int, int]

@@ -167,8 +167,10 @@ STEPS: dict[str, tuple[Any, Recipe]] = {
 }  # fmt: skip
 
 
-# What these do, a step below or above does too: a list of tensors at once, an average, a schedule.
-ALIKE = ("ASGD, foreach", "an average of weights", "a schedule")
+# What these do, another step does too: counts in tensors, all tensors at once, an average, a schedule.
+ALIKE = (
+    "ASGD, foreach", "NAdam", "RAdam, foreach", "SGD, fused, a tensor", "an average of weights", "a schedule",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -187,11 +189,15 @@ def test_what_the_optimizers_options_hold_is_a_state_of_the_step() -> None:
 def test_several_optimizers_and_results_are_compared() -> None:
     run = equal_run(Net, Recipe(two, step=adversaries))
     assert "2 results, 2 outputs" in run.equality.reference
+    with pytest.raises(InputError, match=r"optimizer: found 2 of them, expected one, or step="):
+        capture_step(Net(), (X,), optimizer=two)
+
+
+@pytest.mark.slow
+def test_optimizers_may_be_made_before_the_step() -> None:
     net = Net()
     run = equal_run(lambda: net, Recipe(two(net.parameters()), step=adversaries))
     assert "2 results, 2 outputs" in run.equality.reference
-    with pytest.raises(InputError, match=r"optimizer: found 2 of them, expected one, or step="):
-        capture_step(Net(), (X,), optimizer=two)
 
 
 @pytest.mark.parametrize(
