@@ -59,9 +59,14 @@ def no_jobs_left() -> Iterator[None]:
 def no_spare_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start no process that loads torch with each page Run; `test_spare.py` tests it."""
     pytest.importorskip("streamlit")
+    from memplan_dashboard.background.spare import Spare
     from memplan_dashboard.views.run import run_choices
 
-    monkeypatch.setattr(run_choices, "get_ready", lambda: None)
+    class NeverReady(Spare):
+        def want(self, session: str) -> None:
+            """Start nothing."""
+
+    monkeypatch.setattr(run_choices, "Spare", NeverReady)
 
 
 @pytest.fixture(autouse=True)
