@@ -15,11 +15,13 @@ al. 2018, Distribution-free predictive inference for regression), and in practic
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import combinations, product
 from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memplan_engine.calibration.op_features import MADE
 
@@ -99,12 +101,11 @@ def _best(samples: Sequence[Sample]) -> tuple[Sum, ...]:
     if not any(sample.nbytes for sample in samples):
         return ()
     names = sorted({name for sample in samples for name in sample.sizes} - {MADE})
-    sums = list(_sums(names))
+    sums, weights = _grid(tuple(names))
     table = np.array([[sample.sizes.get(name, 0) for name in names] for sample in samples], dtype=np.float64)
     measured = np.array([sample.nbytes for sample in samples], dtype=np.float64)
     made = np.array([sample.sizes.get(MADE, 0) for sample in samples], dtype=np.float64)
     scale = np.array([max(sample.footprint, LEAST) for sample in samples], dtype=np.float64)
-    weights = np.array([[each.get(name, 0) for name in names] for each in sums], dtype=np.float64)
     values = weights @ table.T
     cost, pair = _pair(weights, values, measured, scale)
     less: Sum = {}
@@ -121,17 +122,17 @@ def _pair(weights: Any, values: Any, measured: Any, scale: Any) -> tuple[float, 
     over = (np.maximum(values - measured, 0) / scale).mean(axis=1)
     alone = (np.abs(values - measured) / scale).mean(axis=1)
     likely = np.unique(np.concatenate([np.argsort(alone, kind="stable")[:BEST_SUMS], _likely(over, values)]))
+    counts = (weights > 0).sum(axis=1)
     best = (float("inf"), 0, 0)
     for first in likely.tolist():
         errors = np.abs(np.maximum(values[first], values[likely]) - measured) / scale
         # A tie goes to fewer terms.
-        terms = (weights[first] > 0).sum() + (weights[likely] > 0).sum(axis=1)
-        cost = errors.mean(axis=1) + TIE * terms
+        cost = errors.mean(axis=1) + TIE * (counts[first] + counts[likely])
         place = int(cost.argmin())
         best = min(best, (float(cost[place]), first, int(likely[place])))
     both = np.maximum(values[best[1]], values[best[2]])
     errors = (np.abs(np.maximum(both, values) - measured) / scale).mean(axis=1)
-    third = int((errors + TIE * (weights > 0).sum(axis=1)).argmin())
+    third = int((errors + TIE * counts).argmin())
     if errors[third] + GAIN < best[0]:
         return float(errors[third]), (*best[1:], third)
     return best[0], best[1:]
@@ -141,6 +142,13 @@ def _likely(over: Any, values: Any) -> Any:
     """Sums that are hardly ever above what was measured, the largest of them first."""
     candidates = np.flatnonzero(over < ALLOWED_OVER)
     return candidates[np.argsort(-values[candidates].mean(axis=1), kind="stable")][:BEST_SUMS]
+
+
+@lru_cache(maxsize=8)
+def _grid(names: tuple[str, ...]) -> tuple[list[Sum], NDArray[np.float64]]:
+    """Every sum of `names`, and their factors: a row each. Neither may be changed."""
+    sums = _sums(names)
+    return sums, np.array([[each.get(name, 0) for name in names] for each in sums], dtype=np.float64)
 
 
 def _sums(names: Sequence[str]) -> list[Sum]:

@@ -168,6 +168,7 @@ def test_cards_that_are_not_there_are_refused() -> None:
         observe_fake(train, cards=2)
 
 
+@pytest.mark.usefixtures("forked_scripts")
 def test_a_script_on_two_cards_from_the_command_line(memplan: Any, tmp_path: Path) -> None:
     script = tmp_path / "split.py"
     script.write_text(

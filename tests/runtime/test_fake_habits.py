@@ -48,7 +48,7 @@ def steps(model: nn.Module, optimizer: Any, backward: Callable[[nn.Module], None
 
 
 def optimizer_in_hooks() -> Kept:
-    model = layers()
+    model = layers(count=1)
     optimizers: dict[Any, Any] = {each: torch.optim.SGD([each], 0.1) for each in model.parameters()}
 
     def update(parameter: torch.Tensor) -> None:

@@ -312,7 +312,7 @@ class _FakeRun:
             mode,
             answering(values, self.label, self.assumed),
             answering_python(values, self.assumed, self.label),
-            recording(recorder),
+            recording(recorder, makes_models),
         ):
             result = _called(run)
         self._steps, self._replaced = recorder.step_ends, recorder.replaced

@@ -116,9 +116,11 @@ def recorder_on() -> Recorder | None:
 
 
 @contextmanager
-def recording(recorder: Recorder) -> Iterator[None]:
-    """With `recorder` on; what is made meanwhile is known to it until the end. Python's own collector of
-    garbage stands still: when it runs is nobody's to predict."""
+def recording(recorder: Recorder, makes_models: bool = True) -> Iterator[None]:
+    """Record what runs until the end; `makes_models` says whether the run may make models of its own.
+
+    Python's collector of garbage is off: when it runs cannot be predicted.
+    """
     table = recorder.flow.table
 
     def begin(optimizer: Any, *call: Any) -> None:
@@ -129,8 +131,9 @@ def recording(recorder: Recorder) -> Iterator[None]:
 
     def end(optimizer: Any, *call: Any) -> None:
         recorder.origins.updating = False
-        # Those of models that nobody calls, too: averages of weights.
-        table.mark(weights_of_all_modules(), Category.WEIGHT)
+        if makes_models:
+            # Weights of models that are never called, too: averages. Finding them takes 60 ms.
+            table.mark(weights_of_all_modules(), Category.WEIGHT)
         table.mark((tensor for _, _, tensor in kept_by_optimizers(optimizer)), Category.STATE)
         kept = (number for number, category in enumerate(table.categories) if category in KEPT)
         recorder.replaced.update(number for number in kept if table.released[number] != HELD)
