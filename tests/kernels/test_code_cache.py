@@ -65,16 +65,6 @@ def said(process: subprocess.Popen[str]) -> str:
     return out.strip()
 
 
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a cache that two processes have filled at once."""
-    folder = tmp_path_factory.mktemp("cache")
-    folder.chmod(0o755)
-    both = [launch(NUMBA_CACHE_DIR=str(folder)) for _ in range(2)]
-    assert {said(each).rpartition("] ")[0] for each in both} == {"[0, 128, 256"}
-    return folder
-
-
 def compilations(folder: Path | str) -> int:
     """Return how often a kernel is compiled in its first call, with its cache in `folder`."""
     from numba.core import event
@@ -95,14 +85,22 @@ def compilations(folder: Path | str) -> int:
     return compiled.count("stack_up")
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a cache that this process has filled."""
+    folder = tmp_path_factory.mktemp("cache")
+    assert compilations(folder) == 1
+    return folder
+
+
 def entry(folder: Path) -> Path:
     (found,) = folder.rglob("stack.stack_up-*.nbc")
     return found
 
 
 def test_what_is_in_the_cache_is_not_compiled_again(filled: Path) -> None:
-    assert said(launch(NUMBA_CACHE_DIR=str(filled))) == "[0, 128, 256] 0 0"
     assert compilations(filled) == 0
+    assert said(launch(NUMBA_CACHE_DIR=str(filled))) == "[0, 128, 256] 0 0"
     assert not list(filled.rglob("*.part"))
 
 
@@ -110,7 +108,8 @@ def test_what_is_in_the_cache_is_not_compiled_again(filled: Path) -> None:
 @pytest.mark.timeout(900)
 def test_two_that_compile_at_once_and_are_killed_leave_a_cache_that_works(tmp_path: Path) -> None:
     draw = random.Random(16)
-    passes = int(said(launch(NUMBA_CACHE_DIR=str(tmp_path / "first"))).split()[-2])
+    both = [launch(NUMBA_CACHE_DIR=str(tmp_path / "first")) for _ in range(2)]
+    passes = max(int(said(each).split()[-2]) for each in both)
     assert passes > 20
     for number in range(KILLS):
         folder = tmp_path / str(number)

@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from random import Random
 
-from memplan_engine import check_reorder, find_peak, reorder, to_problem
+from memplan_engine import SolveLimits, check_reorder, find_peak, reorder, to_problem
 from memplan_engine.graph import Graph
 from memplan_engine.rewrites.reuse import check_reuse, reuse, reused_problem
 from memplan_engine.rewrites.reuse.in_place import take_over
@@ -32,7 +32,7 @@ def judged(graph: Graph, in_place: bool, seen: Counter[str] | None = None) -> st
     """What is wrong with the orders and bounds of `graph`; "" for nothing. `seen` counts what proves them."""
     least = least_peak(graph, take_over(graph) if in_place else None)
     for brief in (False, True):
-        result = reorder(graph, in_place=in_place, brief=brief)
+        result = reorder(graph, SolveLimits(), in_place=in_place, brief=brief)
         what = "the brief search: " * brief
         if result.bound_bytes > least:
             return f"{what}a bound of {result.bound_bytes}, but an order has {least}"

@@ -37,7 +37,7 @@ def example_graph(name: str) -> Graph:
 def test_no_order_is_better(seed: int, ops: int, in_place: bool) -> None:
     graph = random_graph(seed, ops)
     assert judged(graph, in_place) == ""
-    assert reorder(graph, in_place=in_place).proved
+    assert reorder(graph, SolveLimits(), in_place=in_place).proved
 
 
 @given(seeds, st.integers(1, 9), st.booleans(), st.integers(0, 20))
@@ -131,7 +131,7 @@ def test_a_stopped_search_gives_the_order_as_it_is() -> None:
 
 def test_a_graph_without_ops_needs_nothing() -> None:
     graph = make_graph((), {"x": 4}, inputs=("x",), outputs=("x",))
-    result = reorder(graph)
+    result = reorder(graph, SolveLimits())
     assert (result.live_after, result.bound_bytes, result.certificate, result.proved) == (0, 0, None, True)
     assert check_reorder(graph, result.graph) == ()
 
@@ -146,7 +146,7 @@ def test_two_branches_by_hand() -> None:
         Op("join", "mix", ("c", "d"), ("y",)),
     )
     graph = make_graph(ops, {"x": 5, "a": 10, "b": 10, "c": 1, "d": 1, "y": 1}, inputs=("x",), outputs=("y",))
-    result = reorder(graph)
+    result = reorder(graph, SolveLimits())
     assert (result.live_before, result.live_after, result.bound_bytes) == (21, 12, 12)
     # One cut cannot tell: while b comes down, a may not have begun. Whichever comes down last has the other's
     # byte beside its own 11.

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from memplan_engine import check_reorder, reorder
+from memplan_engine import SolveLimits, check_reorder, reorder
 from memplan_engine.graph import Graph, Op
 from memplan_engine.rewrites.order.certificate import (
     ArcKind,
@@ -91,7 +91,7 @@ def test_a_graph_in_which_more_differs_is_refused() -> None:
 
 
 def certificate_of(graph: Graph, in_place: bool = False) -> OrderCertificate:
-    certificate = reorder(graph, in_place=in_place).certificate
+    certificate = reorder(graph, SolveLimits(), in_place=in_place).certificate
     assert certificate is not None
     assert check_certificate(graph, certificate) == []
     return certificate
@@ -244,7 +244,7 @@ def test_what_is_returned_is_live_at_the_end_of_every_order() -> None:
     # While one is made the other two need not be there: one cut proves 8 at most, and 8 + 4 + 1 are returned.
     ops = tuple(Op(f"make {name}", "mix", ("x",), (name,)) for name in "abc")
     graph = make_graph(ops, {"x": 5, "a": 8, "b": 4, "c": 1}, inputs=("x",), outputs=("a", "b", "c"))
-    result = reorder(graph)
+    result = reorder(graph, SolveLimits())
     assert (result.live_after, result.bound_bytes, result.proved_by) == (13, 13, ProvedBy.RETURNED)
     certificate = result.certificate
     assert certificate is not None

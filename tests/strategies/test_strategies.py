@@ -105,11 +105,11 @@ def test_without_alignment_and_fixed_offsets_no_strategy_is_above_naive(problem)
 def test_alignment_alone_can_lift_a_greedy_above_naive_but_never_auto():
     # By size: 5 bytes at 0, then 2 at the next multiple of 4: 10. Naive: 2 at 0, 5 at 4: 9.
     problem = make_problem([0, 0], [1, 1], [2, 5], alignment=4)
-    arenas = {plan.strategy: plan.arena_bytes for plan in compare(problem)}
+    arenas = {plan.strategy: plan.arena_bytes for plan in compare(problem, limits=SolveLimits())}
     assert (arenas["greedy_by_size"], arenas["naive"], arenas["auto"]) == (10, 9, 9)
     # In the order of their starts, too, 1 comes first here: only starting from naive saves auto.
     later = make_problem([1, 0], [3, 3], [64, 100], alignment=[64, 1])
-    arenas = {plan.strategy: plan.arena_bytes for plan in compare(later)}
+    arenas = {plan.strategy: plan.arena_bytes for plan in compare(later, limits=SolveLimits())}
     names = ("greedy_by_size", "first_fit_by_start", "naive", "auto")
     assert [arenas[name] for name in names] == [192, 192, 164, 164]
 
