@@ -137,7 +137,7 @@ def operators(call: Any) -> Counter[str]:
 
 
 # Decoders with a causal mask, encoders without one: one of each is quick.
-ALIKE = ("gpt2", "llama", "qwen2", "gemma", "vit", "whisper")
+ALIKE = ("gpt2", "llama", "qwen2", "gemma", "vit", "whisper", "a static cache")
 
 
 @pytest.mark.parametrize(

@@ -110,12 +110,11 @@ def test_reading_a_default_backward_graph_as_freed_is_not_what_the_interpreter_d
     assert "native_dropout" in recomputed_ops(capture.joint)
 
 
-def is_long(name: str, functional: bool, gradients: str) -> bool:
-    return name != "conv" and (name, functional, gradients) != ("bert", False, Gradients.HELD)
-
-
+QUICK_STEPS = (
+    ("conv", False, Gradients.HELD), ("conv", True, Gradients.FREED), ("bert", False, Gradients.HELD),
+)  # fmt: skip
 WHOLE_STEPS = [
-    pytest.param(*each, marks=pytest.mark.slow) if is_long(*each) else each
+    pytest.param(*each, marks=[pytest.mark.slow] * (each not in QUICK_STEPS))
     for each in product(NAMES, (False, True), Gradients)
 ]
 
