@@ -209,7 +209,7 @@ def recurrent_layers() -> Kept:
     words, cells, head = nn.Embedding(50, 16), nn.GRU(16, 32, 2, batch_first=True), nn.Linear(32, 50)
 
     def backward(_: nn.Module) -> None:
-        ids = torch.randint(50, (4, 10))
+        ids = torch.randint(50, (4, 5))
         functional.cross_entropy(head(cells(words(ids))[0]).flatten(0, 1), ids.flatten()).backward()
 
     model = nn.ModuleList([words, cells, head])
@@ -263,6 +263,7 @@ class Lives(TorchDispatchMode):
         super().__init__()
         self.operators = 0
         self.rows: list[list[Any]] = []
+        self.there: list[list[Any]] = []
         self.known: dict[int, list[Any]] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -274,9 +275,11 @@ class Lives(TorchDispatchMode):
                 row = [StorageWeakRef(storage), storage.nbytes(), self.operators, None]
                 self.known[storage._cdata] = row
                 self.rows.append(row)
-        for row in self.rows:
-            if row[3] is None and row[0].expired():
+                self.there.append(row)
+        for row in self.there:
+            if row[0].expired():
                 row[3] = self.operators
+        self.there = [row for row in self.there if row[3] is None]
         return result
 
 

@@ -212,9 +212,14 @@ def test_a_script_may_change_its_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("own_processes")
+def test_a_script_may_write_more_than_a_pipe_holds(tmp_path: Path) -> None:
+    """64 KiB on Linux: a full pipe that is not read would hold it for ever."""
+    loud = "import os, torch\nos.write(2, b'x' * 1_000_000)\ntorch.rand(1000)\n"
+    assert observed_peak(observe_script(script(tmp_path, loud))) == (4000, 0)
+
+
 def test_the_command_line_runs_scripts(memplan: Any, tmp_path: Path) -> None:
-    """Also one that writes on stderr more than a pipe holds: 64 KiB on Linux."""
-    script(tmp_path, "import os\nos.write(2, b'x' * 1_000_000)\n" + TRAIN)
+    script(tmp_path, TRAIN)
     code, out, _ = memplan("observe", "--fake", "train.py", "--json", "-o", "run.json", "--", "64")
     assert code == 0
     said = json.loads(out)
