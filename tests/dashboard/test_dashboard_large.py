@@ -86,13 +86,13 @@ def test_many_names_are_searched_as_one():
     assert buffer_filter.misses(problem, r"layer7\..*99$") is missed[0]
 
 
-@pytest.mark.parametrize(("count", "told"), [(200, "0.05"), (20_000, "0.07")])
-def test_a_search_that_would_run_for_ever_ends(monkeypatch, count, told):
+@pytest.mark.parametrize(("count", "limit"), [(200, "0.05"), (20_000, "0.07")])
+def test_a_search_that_would_run_for_ever_ends(monkeypatch, count, limit):
     monkeypatch.setattr(buffer_filter, "MOST_SECONDS", 0.05)
     monkeypatch.setattr(buffer_filter, "SECONDS_A_MILLION", 1.0)
     names = [f"{'a' * 40}{i}" for i in range(count)]
     problem = make_problem([0] * count, [1] * count, [1] * count, names=names)
-    with pytest.raises(MemplanError, match=rf"takes longer than {told} s"):
+    with pytest.raises(MemplanError, match=rf"takes longer than {limit} s"):
         buffer_filter.misses(problem, "^(a|aa)+$")
 
 
