@@ -14,6 +14,7 @@ import pytest
 from memplan_engine.advice import fit_stages
 from memplan_engine.files import write
 from memplan_engine.rewrites.order.checked import checked_reorder
+from memplan_engine.runtime.trial import recapture as recaptures
 from memplan_engine.runtime.trial.recapture import compare_captures, recapture
 from tests.rewrites.test_early_updates import by_hand
 from tests.support.waiting import wait_until
@@ -125,6 +126,18 @@ def test_a_patch_is_written_once_it_gave_the_same_in_fewer_bytes(run, tmp_path):
         assert json.loads(run("fit", "net.py:build", "--json")[1])["stages"][0]["load_bytes"] == 8192 + 6 * 32
 
 
+@pytest.fixture
+def recaptures_here(monkeypatch, tmp_path):
+    """What is captured again for a patch is so in this process."""
+
+    def here(factory, text, options=None, **how):
+        (tmp_path / "edited.py").write_text(text)
+        return compare_captures(factory, f"edited.py:{factory.partition(':')[2]}", options, **how)
+
+    monkeypatch.setattr(recaptures, "recapture", here)
+
+
+@pytest.mark.usefixtures("recaptures_here")
 @pytest.mark.parametrize("optimizer", ["sgd", pytest.param("adam", marks=pytest.mark.slow)])
 def test_a_patch_moves_the_optimizer_into_the_backward_pass(run, tmp_path, optimizer):
     step = ("--training", "step", "--optimizer", optimizer)
@@ -165,10 +178,26 @@ def test_an_edit_that_is_wrong_is_never_claimed(run, tmp_path, edit, said):
     assert said in found.wrong
 
 
-def test_an_edit_that_ends_the_process_is_never_claimed(run):
-    ends = NET.replace("return left + middle + right", "raise SystemExit('the last line')", 1)
-    found = recapture("net.py:build", ends)
-    assert (found.same, found.saves, found.wrong) == (False, False, "the last line")
+def test_an_edit_that_saves_is_claimed_by_another_process(run):
+    edited = NET
+    for before, after in (
+        ("F.relu(a)", "F.relu(a, inplace=True)"),
+        ("torch.exp(b)", "torch.exp_(b)"),
+        ("c = c + 1", "c += 1"),
+        ("nn.ReLU()", "nn.ReLU(inplace=True)"),
+    ):
+        edited = edited.replace(before, after, 1)
+    found = recapture("net.py:build", edited)
+    assert (found.same, found.saves, found.wrong) == (True, True, "")
+    # Before, a fourth value of 64 × 4 × 8 floats; after, the 4 × 8 floats that the third is made of.
+    assert (found.before, found.after) == (4 * 8192, 3 * 8192 + 4 * 8 * 4)
+
+
+def test_an_edit_that_ends_the_process_is_never_claimed(run, monkeypatch):
+    ended = subprocess.CompletedProcess([], 3, stderr="first line\nlast line\n")
+    monkeypatch.setattr(recaptures.subprocess, "run", lambda *given, **options: ended)
+    found = recapture("net.py:build", NET)
+    assert (found.same, found.saves, found.wrong) == (False, False, "last line")
 
 
 @pytest.mark.slow
