@@ -170,6 +170,28 @@ def test_an_object_that_no_rank_sends_is_refused_and_nothing_is_left(
     assert not any(map(is_running, started))
 
 
+def test_a_rank_that_a_chosen_one_waits_for_runs_too(tmp_path: Path) -> None:
+    text = """
+    import torch
+    import torch.distributed as dist
+    dist.init_process_group("gloo")
+    other, sizes = 1 - dist.get_rank(), [None]
+    if dist.get_rank() == 0:
+        dist.recv_object_list(sizes, src=other)
+        torch.rand(*sizes)
+        dist.send_object_list([2], dst=other)
+    else:
+        dist.send_object_list([5], dst=other)
+        dist.recv_object_list(sizes, src=other)
+        torch.rand(*sizes)
+    """
+    path = script(tmp_path, "\n".join(line[4:] for line in text.splitlines()))
+    runs = observe_ranks(path, world_size=2, ranks=[0])
+    made = [run.observation.flow.storages.nbytes for run in runs if run.observation.flow]
+    assert [4 * 5 in sizes for sizes in made] == [True, False]
+    assert [4 * 2 in sizes for sizes in made] == [False, True]
+
+
 def test_an_object_without_others_is_refused_with_the_way_out() -> None:
     def asks() -> None:
         dist.init_process_group("gloo")
@@ -200,8 +222,10 @@ def test_messages_come_in_order_and_say_who_waits(tmp_path: Path) -> None:
     assert [second.receive(0), second.receive(0)] == ["one", {"two": 2}]
     assert second.receive(0, "name") == "all"
     assert waiting(tmp_path) == {}
-    with second._waiting(7):
-        assert waiting(tmp_path)[1][0] == 7
+    with second._waiting(0, tmp_path / "0-1-3.message"):
+        assert waiting(tmp_path)[1][0] == 0
+        first.send("three", 1)
+        assert waiting(tmp_path) == {}, "it has what it waits for"
 
 
 def test_strided_shards_are_looked_for_once_a_call() -> None:

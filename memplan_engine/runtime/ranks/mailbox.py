@@ -54,7 +54,7 @@ class Mailbox:
             found = f"an object of rank {sender} that is waited for {who_asks()}: that rank does not run"
             raise InputError("fake run", "", found, ALONE)
         path = self.folder / self._next(f"{sender}-{self.rank if to is None else to}")
-        with self._waiting(sender):
+        with self._waiting(sender, path):
             while not path.exists():
                 time.sleep(LOOK_SECONDS)
         return pickle.loads(path.read_bytes())
@@ -64,12 +64,12 @@ class Mailbox:
         return f"{pair}-{self._sent[pair]}.message"
 
     @contextmanager
-    def _waiting(self, sender: int) -> Iterator[None]:
-        """Say for whom, and in which line."""
+    def _waiting(self, sender: int, message: Path) -> Iterator[None]:
+        """Write down for which sender and message this rank waits, and in which line."""
         assert self.folder is not None
         path = self.folder / f"{self.rank}.{WAITS}"
         half = path.with_suffix(".half")
-        half.write_text(json.dumps({"sender": sender, "where": who_asks()}))
+        half.write_text(json.dumps({"sender": sender, "message": message.name, "where": who_asks()}))
         half.rename(path)
         try:
             yield
@@ -84,12 +84,17 @@ ALONE = (
 
 
 def waiting(folder: Path) -> dict[int, tuple[int, str]]:
-    """Of each rank that waits: for whom, and where."""
+    """Return for each rank that waits its sender, and where it waits.
+
+    A rank whose message is there is left out, however long it takes to look: it goes on.
+    """
     found = {}
     for path in folder.glob(f"*.{WAITS}"):
         try:
             said = json.loads(path.read_text())
         except (FileNotFoundError, json.JSONDecodeError):
+            continue
+        if (folder / str(said["message"])).exists():
             continue
         found[int(path.stem)] = (int(said["sender"]), str(said["where"]))
     return found

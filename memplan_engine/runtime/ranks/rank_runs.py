@@ -221,7 +221,10 @@ class _Runs:
 
     def _give_up(self) -> None:
         waits = waiting(self.folder / "mail")
-        rank = min(waits.keys() & self.live.keys())
+        stuck = waits.keys() & self.live.keys()
+        if not stuck:
+            return
+        rank = min(stuck)
         sender, where = waits[rank]
         why = "has ended without sending it" if sender in self.done else "waits, too"
         raise self._waits(rank, sender, where, why)
