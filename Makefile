@@ -36,13 +36,13 @@ run: $(RUN_STAMP) ## install what is missing, then open the dashboard on 127.0.0
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -rfEs
 
 test: $(TEST_STAMP) browser ## run all tests except the slow ones (ARGS="-k name" for some)
-	$(PYTEST) -m "not slow and not quarantine" $(ARGS)
+	$(PYTEST) -m "not slow" $(ARGS)
 
 test-slow: $(TEST_STAMP) browser ## run the slow tests: large models, long searches, hundreds of examples a property
-	$(PYTEST) --hypothesis-profile=thorough -m "(slow or hypothesis) and not quarantine" $(ARGS)
+	$(PYTEST) --hypothesis-profile=thorough -m "slow or hypothesis" $(ARGS)
 
 test-slice: $(TEST_STAMP) browser ## run the slow tests that tests/slow_slice.txt lists, as CI does
-	$(PYTEST) -m "slow and not quarantine" @tests/slow_slice.txt $(ARGS)
+	$(PYTEST) -m slow @tests/slow_slice.txt $(ARGS)
 
 mutation: $(TEST_STAMP) ## change the core and the checkers, a bit at a time: do tests notice? (ARGS="--sample 20")
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation $(ARGS)

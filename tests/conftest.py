@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import io
 import os
 import random
 import signal
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,6 +35,10 @@ UNTIMED: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthChe
 settings.register_profile("quick", max_examples=25, derandomize=True, **UNTIMED)
 settings.register_profile("thorough", max_examples=300, print_blob=True, **UNTIMED)
 settings.load_profile("quick")
+
+# IPython reads the encoding of the original standard input, which is None where that was closed.
+if sys.__stdin__ is None:
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BytesIO(), "utf-8")  # type: ignore[misc]
 
 # A shell that starts the suite in the background has SIGINT ignored, and every child would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

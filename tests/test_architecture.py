@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from memplan_engine.system import parse_python
 from tests import ROOT
 from tests.rooms import ROOMS
 
@@ -28,7 +29,7 @@ KERNELS = [name for name in ENGINE if name.startswith("memplan_engine.kernels.")
 STRATEGIES = [name for name in ENGINE if name.startswith("memplan_engine.strategies")]
 PAGES = [
     ".".join(("memplan_dashboard", *Path(ast.literal_eval(node.args[0])).with_suffix("").parts))
-    for node in ast.walk(ast.parse(MODULES["memplan_dashboard.app"].read_text(encoding="utf-8")))
+    for node in ast.walk(parse_python(MODULES["memplan_dashboard.app"].read_text(encoding="utf-8")))
     if isinstance(node, ast.Call) and ast.unparse(node.func) == "st.Page"
 ]
 RUNTIME = [
@@ -48,7 +49,7 @@ MAX_FILE_LINES, MAX_FUNCTION_LINES = 400, 60
 
 @cache
 def tree(module: str) -> ast.Module:
-    return ast.parse(MODULES[module].read_text(encoding="utf-8"), filename=module)
+    return parse_python(MODULES[module].read_text(encoding="utf-8"))
 
 
 def is_type_checking(node: ast.AST) -> bool:
