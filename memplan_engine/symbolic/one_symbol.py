@@ -65,11 +65,13 @@ def sweep(
     at: Mapping[str, int] | None = None,
     points: int = POINTS,
     schedule: Schedule | None = None,
+    limits: SolveLimits | None = None,
     **options: Unpack[PlanningOptions],
 ) -> Sweep:
     """Plan `graph` at `values` of `symbol`, or at `points` values over its range, evenly spaced by ratio and
     with the hint among them. `at` has values for the other symbols (their hints for the rest), and may have
-    one for `symbol`, which then takes the place of its hint.
+    one for `symbol`, which then takes the place of its hint. Each plan has all seconds and nodes of `limits`,
+    0.25 s by default.
 
     Raises
     ------
@@ -81,6 +83,7 @@ def sweep(
     if not 2 - (values is not None) <= count <= MOST_POINTS:
         raise InputError(graph.name, f"values of {symbol!r}", f"{count} of them", f"2 to {MOST_POINTS}")
     base = check_values(graph.symbols, at, graph.name)
+    limits = limits or SolveLimits(QUICK_SECONDS)
     sizes = sorted({*steps_between(*ends(swept), points - 1), base[symbol]} if values is None else {*values})
     problem = symbolic_problem(graph, schedule, **options)
     schema = schema_of(graph, base, schedule, **options)
@@ -91,7 +94,7 @@ def sweep(
     for value in sizes:
         here = check_values(graph.symbols, {**base, symbol: value}, graph.name)
         try:
-            plan = make_plan(problem.at(here), strategy, limits=SolveLimits(QUICK_SECONDS))
+            plan = make_plan(problem.at(here), strategy, limits=limits.again(reports=False))
         except ImpossibleSizeError as error:
             skipped[value] = error
             continue
@@ -166,10 +169,12 @@ def plan_buckets(
     *,
     values: Mapping[str, int] | None = None,
     schedule: Schedule | None = None,
+    limits: SolveLimits | None = None,
     **options: Unpack[PlanningOptions],
 ) -> BucketTable:
     """Plan `graph` once for each of `highs`, the buckets' largest values of `symbol`, with the other symbols
-    at `values` or their hints. The first bucket begins at the symbol's smallest value.
+    at `values` or their hints. The first bucket begins at the symbol's smallest value. Each plan has all
+    seconds and nodes of `limits`, 0.25 s by default.
 
     Raises
     ------
@@ -179,9 +184,10 @@ def plan_buckets(
     low, buckets = symbol_named(graph, symbol).low, []
     ordered = _ordered(graph.name, symbol, highs)
     problem = symbolic_problem(graph, schedule, **options)
+    limits = limits or SolveLimits(QUICK_SECONDS)
     for high in ordered:
         at = check_values(graph.symbols, {**(values or {}), symbol: high}, graph.name)
-        buckets.append(_bucket(problem, symbol, low, at, strategy))
+        buckets.append(_bucket(problem, symbol, low, at, strategy, limits.again(reports=False)))
         low = high + 1
     others = tuple((name, value) for name, value in at.items() if name != symbol)
     return BucketTable(symbol, others, tuple(buckets))
@@ -198,10 +204,15 @@ def _ordered(source: str, symbol: str, highs: Sequence[int]) -> list[int]:
 
 
 def _bucket(
-    problem: SymbolicProblem, symbol: str, low: int, at: Mapping[str, int], strategy: str | Strategy
+    problem: SymbolicProblem,
+    symbol: str,
+    low: int,
+    at: Mapping[str, int],
+    strategy: str | Strategy,
+    limits: SolveLimits,
 ) -> Bucket:
     high = at[symbol]
-    plan = make_plan(problem.at(at), strategy, limits=SolveLimits(QUICK_SECONDS))
+    plan = make_plan(problem.at(at), strategy, limits=limits)
     report = _report(plan, symbol, low)
     # Where a size falls as the symbol grows, a value inside may need more than the largest one.
     arena = max(plan.arena_bytes, report.arena_bytes)

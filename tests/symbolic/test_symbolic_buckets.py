@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memplan_engine import InputError
+from memplan_engine import InputError, SolveLimits
 from memplan_engine.graph import Symbol
 from memplan_engine.symbolic import (
     Proof,
@@ -44,7 +44,8 @@ def test_a_bucket_whose_smallest_value_needs_more_is_given_more() -> None:
 
 
 def test_buckets_of_a_real_graph_hold_below_their_largest_value() -> None:
-    table = plan_buckets(gpt2(), "seq", [128, 256, 512], values={"batch": 4})
+    limits = SolveLimits(nodes=5_000)
+    table = plan_buckets(gpt2(), "seq", [128, 256, 512], values={"batch": 4}, limits=limits)
     assert table.others == (("batch", 4),)
     assert [bucket.report.valid for bucket in table.buckets] == [True] * 3
     assert [bucket.report.proof for bucket in table.buckets] == [Proof.PROVED] * 3
@@ -88,7 +89,7 @@ def test_a_sweep_by_hand() -> None:
 
 def test_a_sweep_leaves_out_values_without_sizes() -> None:
     graph = chain(["4*(n - 8)", "8"], (Symbol("n", 1, 64, 16),))
-    result = sweep(graph, "n", [4, 8, 12])
+    result = sweep(graph, "n", [4, 8, 12], limits=SolveLimits(nodes=1_000))
     assert (result.values, result.skipped) == ((8, 12), (4,))
     with pytest.raises(InputError, match="storage 'a': found 4"):
         sweep(graph, "n", [4])
