@@ -1,4 +1,4 @@
-"""What a server keeps after a thousand interactions and closed tabs, next to what it had before them.
+"""Measure what a server keeps after a thousand interactions and closed tabs, next to what it had before.
 
     python benchmarks/dashboard_growth.py [N]
 

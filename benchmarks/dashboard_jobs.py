@@ -1,4 +1,4 @@
-"""How long the dashboard's jobs take to end when asked to, and what a process that is ready saves a run.
+"""Measure how soon the dashboard's jobs end when cancelled, and what a process that is ready saves a run.
 
     python benchmarks/dashboard_jobs.py
 

@@ -1,4 +1,4 @@
-"""How late a search ends after its time limit, and after a cancel from another thread.
+"""Measure how late a search ends after its time limit, and after a cancel from another thread.
 
     python -m benchmarks limits_kept [--seconds S] [--runs N]
 

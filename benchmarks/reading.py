@@ -1,4 +1,4 @@
-"""How long files take to read or refuse, and large lists to match or sweep, against plain Python.
+"""Time the reading and refusing of files and the matching of large lists against plain Python.
 
     python benchmarks/reading.py [--runs N] [--bombs [--megabytes M]]
 

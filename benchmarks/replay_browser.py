@@ -1,4 +1,4 @@
-"""How long a step of a replay takes to be drawn, in headless Chromium.
+"""Time the drawing of a step of a replay in headless Chromium.
 
     python -m benchmarks replay_browser [--buffers N ...]
 

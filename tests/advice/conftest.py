@@ -1,4 +1,4 @@
-"""What all tests of advice share."""
+"""Fixtures shared by all tests of advice."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def test_a_patch_is_written_once_it_gave_the_same_in_fewer_bytes(run, tmp_path):
 
 @pytest.fixture
 def recaptures_here(monkeypatch, tmp_path):
-    """What is captured again for a patch is so in this process."""
+    """Capture again for a patch in this process."""
 
     def here(factory, text, options=None, **how):
         (tmp_path / "edited.py").write_text(text)

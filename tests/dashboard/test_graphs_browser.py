@@ -1,4 +1,4 @@
-"""What only a browser can show of graphs: sliders that move the picture, tabs in the address."""
+"""Test what only a browser can show of graphs: sliders that move the picture, tabs in the address."""
 
 from __future__ import annotations
 

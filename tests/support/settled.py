@@ -73,7 +73,7 @@ WATCH = """(() => {
 """For each page before its own scripts: follows what goes to the server and what comes back."""
 
 ON_SCREEN = "() => new Promise(resolve => requestAnimationFrame(() => setTimeout(resolve)))"
-"""Until then the page has sent what an event of the mouse or the keyboard causes."""
+"""Resolves after the page has sent what an event of the mouse or the keyboard causes."""
 
 IS_SETTLED = """() => window.isAnswered()
     && document.querySelector('[data-testid=stApp]')?.dataset.testScriptState === 'notRunning'"""

@@ -26,7 +26,7 @@ from memplan_engine.what_if.suggestions.heuristic import leave_out
 from memplan_engine.what_if.suggestions.trials import Trials, decide_from
 
 DEFAULT_SECONDS = 5.0
-"""How long to look for suggestions by default."""
+"""Default time limit of a look for suggestions."""
 LEAST_SECONDS_EACH = 1.0
 """How long one trial may take at least."""
 DECIDING_SECONDS = 2.0

@@ -165,7 +165,7 @@ def visitor():
 
 
 def automatic(messages):
-    """Whether the page is to run again by itself."""
+    """Return whether the page is to run again without a click."""
     return any(message.WhichOneof("type") == "auto_rerun" for message in messages)
 
 

@@ -17,7 +17,7 @@ COUNT = """([panel, layer, color]) => {
 
 
 def message(**parameters):
-    """What the page Diff sends to the browser."""
+    """Return what the page Diff sends to the browser."""
     return message_of(open_app("diff", strategy="greedy_by_size", **parameters))
 
 

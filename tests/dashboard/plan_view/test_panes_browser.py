@@ -20,7 +20,7 @@ ROWS = """() => [...document.querySelectorAll('.tree-table tbody tr')]
 
 @cache
 def message():
-    """What the page sends to the browser for GPT-2."""
+    """Return what the page sends to the browser for GPT-2."""
     return message_of(open_app(doc="example:gpt2"))
 
 

@@ -318,7 +318,7 @@ def test_an_empty_plan_is_drawn_as_such(open_chart):
 
 @pytest.mark.parametrize("count", [20_000, pytest.param(200_000, marks=pytest.mark.slow)])
 def test_many_rectangles(open_chart, count):
-    """Of more than 200,000 only those in view travel."""
+    """Above 200,000 rectangles the server sends only those in view."""
     chart = open_chart(many(count))
     assert chart.data("drawn") == str(count)
     chart.mouse(400, 200)

@@ -98,7 +98,7 @@ def test_the_map_moves_resizes_and_draws_the_window(open_chart):
 
 def test_what_is_typed_is_searched_and_enter_goes_from_one_to_the_next(open_chart):
     def found(text):
-        """What the page draws once it has searched."""
+        """Return what the page draws after its search."""
         names = ("first", "second", "above second")
         count = sum(text in name for name in names)
         dimmed = np.array([text not in name for name in names])
