@@ -4,8 +4,8 @@
 
 Each row is CPU time in this process, the median of N runs after one that imports and compiles, next to a
 reference on the same data: `csv.reader` or `json.loads` for a list that is read, reading and decoding the
-bytes for a file that is refused. With --bombs each of the files in `tests/support/bombs.py` is read by a
-process of its own; the reference is a process that passes as long a list of zeros to `json.loads`.
+bytes for a file that is refused. With --bombs each of the files in `tests/support/bombs.py` is read in
+a separate process; the reference is a process that passes as long a list of zeros to `json.loads`.
 """
 
 from __future__ import annotations

@@ -50,8 +50,7 @@ DEFAULT_SECONDS = 10.0
 SHORT_SECONDS = 3.0
 """Below this limit their kernels are loaded before the clock starts."""
 TRIED_SECONDS = 1.0
-"""How long a plan without a search is looked for before the kernels of one are compiled. No plan depends on
-it."""
+"""Seconds spent on a plan without a search before a search's kernels are compiled. No plan depends on it."""
 CHECKING_SECONDS = 1.5e-6
 """What checking a plan takes for each buffer; it is within the limit. A million take 1.1 s of CPU."""
 MOST_RESERVED = 0.25

@@ -67,7 +67,7 @@ GROWING = [
     (kinds, 400, 20_000, "report {} --svg {}.svg --strategy greedy_by_size"),
     (symbols, 400, 20_000, "buckets {} s0 1,8 --strategy greedy_by_size"),
 ]
-"""How a graph is made, a size at which each line that is run is counted, a size that no model has, a verb."""
+"""A function that makes a graph, a size at which each line run is counted, a size no model has, a verb."""
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from memplan_engine import SolveLimits
 from tests.support.waiting import HANG_SECONDS
 
 NODES = 100_000
-"""Of the first plan that a page shows. `slow_search` counts a node a microsecond, so it stops after 0.1 s."""
+"""The limit of a page's first plan. `slow_search` counts a node each microsecond, so it stops after 0.1 s."""
 
 
 @pytest.fixture(autouse=True)

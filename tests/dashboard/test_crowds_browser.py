@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.timeout(1500),
 ]
 ACTIONS = 2
-"""Of each person: 32 in all, next to as many solvers as there are cores."""
+"""Actions of each person: 32 in all, next to as many solvers as there are cores."""
 
 
 def test_sixteen_people_work_at_once(tmp_path):

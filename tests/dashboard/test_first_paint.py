@@ -1,4 +1,4 @@
-"""What is added to the head of a page, so that nothing moves while it appears."""
+"""The additions to a page's head that keep its layout still while it appears."""
 
 import asyncio
 

@@ -33,9 +33,9 @@ GRAMMARS = {
     ".pt2": ZIP,
 }
 MOST_CALLS = 5_000_000
-"""Of functions of Python and C for any small file: seconds, where most take a hundredth of one."""
+"""Calls of Python and C functions that any small file may cause. That is seconds; most files take 0.01 s."""
 MOST_BYTES = 2 * 2**30
-"""Of address space beyond what the process has before it reads files."""
+"""Address space that a process may add to what it has before it reads files."""
 LONGEST_MESSAGE = 1000
 """Characters: more is no message that a person reads."""
 BY_GRAMMAR = 0.75

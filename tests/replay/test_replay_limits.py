@@ -12,7 +12,7 @@ from memplan_engine.strategies.base import SolveLimits
 
 
 def test_the_arena_step_by_step_ends_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 20,000 buffers in shared objects it takes minutes: each step lays out all objects again."""
+    """Stop a replay that takes minutes: each step lays out the shared objects of 20,000 buffers again."""
     limits, laid_out = SolveLimits(), []
 
     def until_the_twentieth(order: np.ndarray, *columns: np.ndarray) -> np.ndarray:

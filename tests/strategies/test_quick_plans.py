@@ -20,7 +20,7 @@ def by_start(problem: Problem) -> np.ndarray:
 
 
 def full_of_holes(large: int = 20_000) -> Problem:
-    """As many holes of one byte as buffers of 2 bytes, each of which looks at all holes: 4 × 10^8 looks."""
+    """Return as many holes of 1 byte as buffers of 2 bytes. Each looks at all holes: 4 × 10^8 looks."""
     small = 2 * large
     start = np.arange(small + large)
     ends = np.where(start % 2 == 0, small, small + large)

@@ -117,7 +117,7 @@ def recorder_on() -> Recorder | None:
 
 @contextmanager
 def recording(recorder: Recorder, makes_models: bool = True) -> Iterator[None]:
-    """Record what runs until the end; `makes_models` says whether the run may make models of its own.
+    """Record what runs until the end; `makes_models` says whether the run may make models.
 
     Python's collector of garbage is off: when it runs cannot be predicted.
     """

@@ -301,7 +301,7 @@ def test_an_upload_is_limited_by_the_server_and_needs_the_pages_token(loose: tup
 
 
 def test_a_visitor_uploads_what_there_is_room_for(loose: tuple[str, Path]) -> None:
-    """Of 1 MiB, and what came before makes room."""
+    """The room is 1 MiB; earlier uploads are removed for later ones."""
     url, _ = loose
     with PageSocket(url) as page:
         page.run()
