@@ -128,6 +128,18 @@ def test_nor_an_elementwise_op_over_another_element() -> None:
     assert found(graph, moved(graph, y=("a", 8))) == [(Rule.OVERWRITES, "y!", "v", "y!")]
 
 
+def test_bytes_that_the_original_graph_overwrites_too_are_no_breach() -> None:
+    """The op reads `v`, whose bytes are those of `a`, and writes `a` in place."""
+    net = Builder()
+    net.input("x", 4)
+    net.op("conv", "x", "a", 4)
+    net.view("a", "v", 2, at=1)
+    net.op("conv", "v", "y", 4, mutates=("a",))
+    graph = net.graph("y")
+    assert found(graph, graph) == []
+    assert found(graph, moved(graph, v=("a", 0)))[0] == (Rule.OVERWRITES, "y!", "v", "y!")
+
+
 def test_an_overwritten_input_that_is_not_said() -> None:
     net = net_of_four()
     graph = net.graph("b")
