@@ -217,6 +217,26 @@ def test_each_case_has_to_be_proved() -> None:
     assert check_certificate(graph, replace(certificate, proof=turned)) == []
 
 
+def test_ops_with_effects_keep_their_order() -> None:
+    """The last op prints `a`, after another one has printed what `down` makes: `a` is held until then."""
+    ops = (
+        Op("up", "mix", ("x",), ("a",)),
+        Op("across", "mix", ("a",), ("b",)),
+        Op("down", "mix", ("b",), ("c",)),
+        Op("say", "print", ("c",), ()),
+        Op("say_more", "print", ("a",), ()),
+    )
+    sizes = {"x": 5, "a": 10, "b": 1, "c": 7}
+    graph = make_graph(ops, sizes, inputs=("x",))
+    certificate = certificate_of(graph)
+    assert certificate.nbytes == 10 + 1 + 7
+    assert check_certificate(graph, replace(certificate, nbytes=19))
+    # An op that only reads `a` may run first.
+    free = make_graph((*ops[:-1], Op("read", "mix", ("a",), ("r",))), {**sizes, "r": 1}, inputs=("x",))
+    assert certificate_of(free).nbytes == 10 + 1
+    assert check_certificate(free, certificate)
+
+
 def test_each_way_of_writing_over_an_input_has_to_be_proved() -> None:
     # `act` may write over what `big` has made: with that it needs 20 bytes, and 40 without.
     ops = (
