@@ -111,6 +111,7 @@ def test_two_that_compile_at_once_and_are_killed_leave_a_cache_that_works(tmp_pa
     both = [launch(NUMBA_CACHE_DIR=str(tmp_path / "first")) for _ in range(2)]
     passes = max(int(said(each).split()[-2]) for each in both)
     assert passes > 20
+    killed = 0
     for number in range(KILLS):
         folder = tmp_path / str(number)
         # One of them is killed while it compiles, or both.
@@ -119,12 +120,13 @@ def test_two_that_compile_at_once_and_are_killed_leave_a_cache_that_works(tmp_pa
         both = [launch(NUMBA_CACHE_DIR=str(folder), KILL_AT_PASS=kill) for kill in kills]
         for each in both:
             each.communicate(timeout=HANG_SECONDS)
-        # The other one may have filled the cache before this one compiles.
+        # The other one may have filled the cache before this one compiles: it lives, then.
         codes = [each.returncode for each in both]
         assert set(codes) <= {0, -SIGKILL}
-        assert -SIGKILL in codes
+        killed += codes.count(-SIGKILL)
         assert said(launch(NUMBA_CACHE_DIR=str(folder))).startswith("[0, 128, 256] ")
         assert said(launch(NUMBA_CACHE_DIR=str(folder))) == "[0, 128, 256] 0 0"
+    assert killed > 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
