@@ -22,15 +22,15 @@ def test_the_way_to_the_settings_the_curves_and_the_segments(dashboard_url, open
     button.filter(has_text="Undo").click()
     page.eventually(lambda: page.address.get("settings", ""), "")
     curves = page.page.locator(".st-key-allocator_over_time")
-    curves.get_by_text("fragmentation").wait_for()
-    for name in ("live", "active", "reserved"):
+    # While Plotly draws again, there are two legends.
+    for name in ("fragmentation", "live", "active", "reserved"):
         page.eventually(curves.locator(".legendtext").get_by_text(name, exact=True).count, 1)
     # Drawn, and with the axis of bytes.
-    assert curves.locator(".scatterlayer .trace").count() == 4
-    assert curves.get_by_text("1 GiB").count() == 1
+    page.eventually(curves.locator(".scatterlayer .trace").count, 4)
+    page.eventually(curves.get_by_text("1 GiB").count, 1)
     segments = page.page.locator("[class*=st-key-segment_bars]")
     segments.locator(".barlayer .point").first.wait_for()
-    assert segments.locator(".legendtext").all_text_contents() == ["cached", "in use"]
+    page.eventually(segments.locator(".legendtext").all_text_contents, ["cached", "in use"])
     page.type("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     page.eventually(lambda: page.address.get("settings"), "expandable_segments:True")
     page.page.get_by_test_id("stMetric").filter(has_text="1.39 GiB").wait_for()
