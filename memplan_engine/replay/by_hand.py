@@ -373,5 +373,5 @@ def _object(step: Step, offset: int) -> Judgement:
         return Judgement(Agreement.OTHER_OBJECT, "No: no object is there.")
     number = int(objects[hits[0]])
     shared_object = next((candidate for candidate in step.objects if candidate.number == number), None)
-    why = str(shared_object.verdict) if shared_object else "not free, or not made yet"
+    why = str(shared_object.state) if shared_object else "not free, or not made yet"
     return Judgement(Agreement.OTHER_OBJECT, f"No: object {number} is {why}.")

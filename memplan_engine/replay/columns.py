@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memplan_engine.analysis.claims import claim_summary
-from memplan_engine.replay.replay_values import KINDS, OUTCOMES, VERDICTS, Holes, Objects, Step, Tree
+from memplan_engine.replay.replay_values import KINDS, OUTCOMES, STATES, Holes, Objects, Step, Tree
 from memplan_engine.replay.steps import Replay
 
 
@@ -13,7 +13,7 @@ def replay_summary(replay: Replay, sentences: bool = True) -> dict[str, Any]:
     """The replay as columns of plain numbers; bytes are exact integers.
 
     `buffers` has a value a buffer, `steps` a value a step. The rows of step k in `holes` or `objects` are
-    `steps["first"][k] … steps["first"][k + 1] − 1`. `verdict` counts in `verdicts`. Without `sentences` they
+    `steps["first"][k] … steps["first"][k + 1] − 1`. `state` counts in `states`. Without `sentences` they
     are left out: they are half of the text.
     """
     plan, problem = replay.plan, replay.problem
@@ -40,7 +40,7 @@ def replay_summary(replay: Replay, sentences: bool = True) -> dict[str, Any]:
         "arena_bytes": plan.arena_bytes,
         "lower_bound_bytes": plan.bound.nbytes,
         "code": list(replay.code),
-        "verdicts": [str(verdict) for verdict in VERDICTS],
+        "states": [str(state) for state in STATES],
         "keys": [
             {"name": key.name, "unit": str(key.unit), "descending": key.descending} for key in replay.keys
         ],
@@ -52,8 +52,8 @@ def replay_summary(replay: Replay, sentences: bool = True) -> dict[str, Any]:
             "object": None if plan.objects is None else plan.objects.tolist(),
         },
         "steps": steps,
-        "holes": _rows(replay.holes, ("low", "high", "offset", "short", "verdict")),
-        "objects": _rows(replay.shared, ("number", "size", "value", "verdict")),
+        "holes": _rows(replay.holes, ("low", "high", "offset", "short", "state")),
+        "objects": _rows(replay.shared, ("number", "size", "value", "state")),
         "tree": _tree(replay.tree),
     }
 

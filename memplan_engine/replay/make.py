@@ -27,7 +27,7 @@ from memplan_engine.planner import adopt, as_problem
 from memplan_engine.problem import FREE, Ints, Problem
 from memplan_engine.replay import pseudo_code as code
 from memplan_engine.replay.recorded import NO_END, frozen, read_holes, read_objects, record_search
-from memplan_engine.replay.replay_values import NOBODY, VERDICTS, Family, Holes, Objects, Verdict
+from memplan_engine.replay.replay_values import NOBODY, STATES, CandidateState, Family, Holes, Objects
 from memplan_engine.replay.steps import Replay
 from memplan_engine.strategies import get_strategy, known_strategies
 from memplan_engine.strategies.base import SolveLimits, Strategy, obstacle
@@ -44,15 +44,15 @@ MOST_BUFFERS = 20_000
 _Recorder = Callable[[Any, Problem, SolveLimits], Replay]
 _KERNEL_FIT = {FitRule.FIRST: place.FIRST_FIT, FitRule.BEST: place.BEST_FIT, FitRule.TOP: place.TOP}
 _FITS = {
-    FitRule.FIRST: Verdict.NOT_LOWEST,
-    FitRule.BEST: Verdict.NOT_TIGHTEST,
-    FitRule.TOP: Verdict.LEFT_EMPTY,
+    FitRule.FIRST: CandidateState.NOT_LOWEST,
+    FitRule.BEST: CandidateState.NOT_TIGHTEST,
+    FitRule.TOP: CandidateState.LEFT_EMPTY,
 }
 _FREE = {
-    ObjectRule.SMALLEST: (Verdict.WOULD_GROW, Verdict.LARGER),
-    ObjectRule.CLOSEST: (Verdict.FARTHER, Verdict.FARTHER),
-    ObjectRule.LEAST_IDLE: (Verdict.IDLER, Verdict.IDLER),
-    ObjectRule.FULLEST: (Verdict.LESS_FULL, Verdict.LESS_FULL),
+    ObjectRule.SMALLEST: (CandidateState.WOULD_GROW, CandidateState.LARGER),
+    ObjectRule.CLOSEST: (CandidateState.FARTHER, CandidateState.FARTHER),
+    ObjectRule.LEAST_IDLE: (CandidateState.IDLER, CandidateState.IDLER),
+    ObjectRule.FULLEST: (CandidateState.LESS_FULL, CandidateState.LESS_FULL),
 }
 """What is said of a free object that was not taken: one smaller than the buffer, and one that is not."""
 
@@ -136,7 +136,7 @@ def record_order_fit(strategy: OrderFit, problem: Problem, limits: SolveLimits) 
     trace, rule, never = make_trace(len(problem)), _KERNEL_FIT[fit], np.zeros(1, dtype=np.bool_)
     columns = (order_, first, start, end, low, high, size, alignment, fixed)
     offsets: Ints = place.place_in_order(*columns, rule, timeline.width, NO_LIMIT, never, trace)
-    above = Verdict.NOT_LOWEST if fit is FitRule.FIRST else Verdict.NOT_NEEDED
+    above = CandidateState.NOT_LOWEST if fit is FitRule.FIRST else CandidateState.NOT_NEEDED
     holes = read_holes(trace, problem.size, _FITS[fit], above)
     steps = trace.steps[: trace.begun[0]]
     line = np.select([steps[:, KIND] == 1, _without_end(holes)], [code.FIXED, code.ABOVE], code.IN_HOLE)
@@ -175,7 +175,7 @@ def record_linear_scan(strategy: LinearScan, problem: Problem, limits: SolveLimi
     trace = make_trace(len(free))
     offsets = strategy.scan(problem, limits, trace)
     rounded = problem.size + -problem.size % problem.alignment
-    holes = read_holes(trace, rounded[free], _FITS[strategy.fit], Verdict.NOT_NEEDED)
+    holes = read_holes(trace, rounded[free], _FITS[strategy.fit], CandidateState.NOT_NEEDED)
     steps = trace.steps[: trace.begun[0]]
     lines = np.array([code.SCAN_EMPTY, code.SCAN_RANGE, code.SCAN_EXCHANGE, code.SCAN_END])
     none = np.zeros(len(fixed), dtype=np.int64)
@@ -232,7 +232,7 @@ def record_shared_objects(strategy: SharedObjects, problem: Problem, limits: Sol
 
 def _without_end(holes: Holes) -> Flags:
     """For each step whether it took the hole above everything."""
-    topmost = np.flatnonzero((holes.verdict == VERDICTS.index(Verdict.TAKEN)) & (holes.high == NO_END))
+    topmost = np.flatnonzero((holes.state == STATES.index(CandidateState.TAKEN)) & (holes.high == NO_END))
     above = np.zeros(len(holes.more), dtype=np.bool_)
     above[np.searchsorted(holes.first, topmost, side="right") - 1] = True
     return above

@@ -25,7 +25,8 @@ from memplan_engine.replay.replay_values import (
     NOBODY,
     PLACING,
     ROOT,
-    VERDICTS,
+    STATES,
+    CandidateState,
     Family,
     Holes,
     Kind,
@@ -33,7 +34,6 @@ from memplan_engine.replay.replay_values import (
     Objects,
     Outcome,
     Tree,
-    Verdict,
 )
 from memplan_engine.replay.steps import Replay
 from memplan_engine.strategies.base import SolveLimits
@@ -50,10 +50,10 @@ from memplan_engine.units import format_bytes
 NO_END = -1
 
 
-def read_holes(trace: Trace, size: Ints, fits: Verdict, above: Verdict) -> Holes:
+def read_holes(trace: Trace, size: Ints, fits: CandidateState, above: CandidateState) -> Holes:
     """The holes of all steps; `size` is that of each buffer, bytes.
 
-    `fits` is the verdict of a hole with room that was not taken, `above` that of the one without an end.
+    `fits` is the state of a hole with room that was not taken, `above` that of the one without an end.
     """
     first, step, is_taken, rows = _listed(trace)
     more, possible = _counts(trace, first)
@@ -63,36 +63,39 @@ def read_holes(trace: Trace, size: Ints, fits: Verdict, above: Verdict) -> Holes
     low, high, offset = (rows[:, column] for column in range(3))
     needed = size[trace.steps[: trace.begun[0], BUFFER]][step]
     short = np.maximum(0, offset - (high - needed))
-    as_tight = (high - low == _of_taken(high - low, is_taken, step)) & (fits is Verdict.NOT_TIGHTEST)
-    verdict = np.select(
+    as_tight = (high - low == _of_taken(high - low, is_taken, step)) & (fits is CandidateState.NOT_TIGHTEST)
+    state = np.select(
         [is_taken, short > 0, high == MOST, as_tight],
         [
-            VERDICTS.index(verdict)
-            for verdict in (Verdict.TAKEN, Verdict.TOO_SMALL, above, Verdict.NOT_LOWEST)
+            STATES.index(state)
+            for state in (CandidateState.TAKEN, CandidateState.TOO_SMALL, above, CandidateState.NOT_LOWEST)
         ],
-        VERDICTS.index(fits),
+        STATES.index(fits),
     )
-    columns = (first, more, possible, low, np.where(high == MOST, NO_END, high), offset, short, verdict)
+    columns = (first, more, possible, low, np.where(high == MOST, NO_END, high), offset, short, state)
     return Holes(*(frozen(column) for column in columns))
 
 
-def read_objects(trace: Trace, size: Ints, smaller: Verdict, enough: Verdict) -> Objects:
+def read_objects(trace: Trace, size: Ints, smaller: CandidateState, enough: CandidateState) -> Objects:
     """The shared objects of all steps; `size` is that of each buffer, bytes.
 
-    `smaller` and `enough` are the verdicts of one that was free and not taken, by whether it is smaller than
+    `smaller` and `enough` are the states of one that was free and not taken, by whether it is smaller than
     the buffer.
     """
     first, step, is_taken, rows = _listed(trace)
     number, nbytes, value, free = (rows[:, column] for column in range(4))
     needed = size[trace.steps[: trace.begun[0], BUFFER]][step]
     equal = value == _of_taken(value, is_taken, step)
-    verdict = np.select(
+    state = np.select(
         [is_taken, free == 0, equal, nbytes < needed],
-        [VERDICTS.index(verdict) for verdict in (Verdict.TAKEN, Verdict.IN_USE, Verdict.NO_BETTER, smaller)],
-        VERDICTS.index(enough),
+        [
+            STATES.index(state)
+            for state in (CandidateState.TAKEN, CandidateState.IN_USE, CandidateState.NO_BETTER, smaller)
+        ],
+        STATES.index(enough),
     )
     more, possible = _counts(trace, first)
-    columns = (first, more, possible, number, nbytes, value, verdict)
+    columns = (first, more, possible, number, nbytes, value, state)
     return Objects(*(frozen(column) for column in columns))
 
 

@@ -90,7 +90,7 @@ class Family(StrEnum):
     TREE = "branch and bound"
 
 
-class Verdict(StrEnum):
+class CandidateState(StrEnum):
     """What became of a hole or an object that a step looked at."""
 
     TAKEN = "chosen"
@@ -108,8 +108,8 @@ class Verdict(StrEnum):
     NO_BETTER = "free, but no better than the one chosen"
 
 
-VERDICTS = tuple(Verdict)
-"""The verdict of each code in `Holes.verdict` and `Objects.verdict`."""
+STATES = tuple(CandidateState)
+"""The state of each code in `Holes.state` and `Objects.state`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,8 +118,8 @@ class Holes:
     order of offset, and looked at `more[k]` others. `possible[k]` of all of them had room.
 
     `low` and `high`: bytes, half-open; `high` is −1 where nothing lies above. `offset`: the first multiple
-    of the buffer's alignment. `short`: the bytes that are missing then, 0 if none. `verdict`: codes, see
-    VERDICTS.
+    of the buffer's alignment. `short`: the bytes that are missing then, 0 if none. `state`: codes, see
+    STATES.
     """
 
     first: Ints
@@ -129,7 +129,7 @@ class Holes:
     high: Ints
     offset: Ints
     short: Ints
-    verdict: Ints
+    state: Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,7 +147,7 @@ class Objects:
     number: Ints
     size: Ints
     value: Ints
-    verdict: Ints
+    state: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class Hole:
     high: int | None
     offset: int
     short: int
-    verdict: Verdict
+    state: CandidateState
 
     @property
     def size(self) -> int | None:
@@ -172,7 +172,7 @@ class Hole:
     @property
     def reason(self) -> str:
         """What became of it, for people."""
-        return f"too small by {self.short:,} B" if self.short else str(self.verdict)
+        return f"too small by {self.short:,} B" if self.short else str(self.state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +182,12 @@ class SharedObject:
     number: int
     size: int
     value: int
-    verdict: Verdict
+    state: CandidateState
 
     @property
     def reason(self) -> str:
         """What became of it, for people."""
-        return str(self.verdict)
+        return str(self.state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,12 +240,14 @@ class Step:
     @property
     def hole(self) -> Hole | None:
         """The hole that was taken; None where none was, or none was asked for."""
-        return next((hole for hole in self.holes if hole.verdict is Verdict.TAKEN), None)
+        return next((hole for hole in self.holes if hole.state is CandidateState.TAKEN), None)
 
     @property
     def joined(self) -> SharedObject | None:
         """The object that was taken; None for a new one."""
-        return next((candidate for candidate in self.objects if candidate.verdict is Verdict.TAKEN), None)
+        return next(
+            (candidate for candidate in self.objects if candidate.state is CandidateState.TAKEN), None
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ import numpy as np
 from memplan_engine.problem import FREE, Ints, Problem
 from memplan_engine.replay.replay_values import (
     NOBODY,
-    VERDICTS,
+    STATES,
     Family,
     Hole,
     Holes,
@@ -309,16 +309,16 @@ def _live(replay: ReplayColumns, number: int, buffer: int) -> Ints:
 
 
 def _holes(columns: Holes, number: int) -> tuple[Hole, ...]:
-    rows = _rows(columns, number, "low", "high", "offset", "short", "verdict")
+    rows = _rows(columns, number, "low", "high", "offset", "short", "state")
     return tuple(
-        Hole(low, None if high < 0 else high, offset, short, VERDICTS[verdict])
-        for low, high, offset, short, verdict in rows
+        Hole(low, None if high < 0 else high, offset, short, STATES[state])
+        for low, high, offset, short, state in rows
     )
 
 
 def _objects(columns: Objects, number: int) -> tuple[SharedObject, ...]:
-    rows = _rows(columns, number, "number", "size", "value", "verdict")
-    return tuple(SharedObject(name, size, value, VERDICTS[verdict]) for name, size, value, verdict in rows)
+    rows = _rows(columns, number, "number", "size", "value", "state")
+    return tuple(SharedObject(name, size, value, STATES[state]) for name, size, value, state in rows)
 
 
 def _rows(columns: Holes | Objects, number: int, *names: str) -> Iterator[tuple[int, ...]]:

@@ -16,7 +16,7 @@ from memplan_engine import FREE, Gap, MemplanError, PlanError, load, make_proble
 from memplan_engine.kernels.constructive.trace import LISTED
 from memplan_engine.replay.columns import replay_summary
 from memplan_engine.replay.make import MOST_BUFFERS, make_replay, recorder_of, replayable
-from memplan_engine.replay.replay_values import NOBODY, UNPLACED, VERDICTS, Verdict
+from memplan_engine.replay.replay_values import NOBODY, STATES, UNPLACED, CandidateState
 from memplan_engine.strategies import get_strategy, known_strategies
 from memplan_engine.strategies.base import SolveLimits, obstacle
 from memplan_engine.strategies.constructive.linear_scan import LinearScan
@@ -126,8 +126,8 @@ def _assert_holes(step, intervals, size, alignment):
         assert hole.offset == aligned(hole.low, alignment)
         if hole.short:
             assert hole.short == hole.offset + size - hole.high
-            assert (hole.verdict, hole.reason) == (Verdict.TOO_SMALL, f"too small by {hole.short:,} B")
-    taken = [hole for hole in step.holes if hole.verdict is Verdict.TAKEN]
+            assert (hole.state, hole.reason) == (CandidateState.TOO_SMALL, f"too small by {hole.short:,} B")
+    taken = [hole for hole in step.holes if hole.state is CandidateState.TAKEN]
     assert taken == [step.hole]
     assert step.offset == taken[0].offset
     assert not any(left < step.offset < right for left, right in intervals)
@@ -146,13 +146,15 @@ def _assert_rejections(step, above):
         if hole.short or hole is step.hole:
             continue
         if hole is above:
-            expected = Verdict.NOT_LOWEST if step.replay.fit is FitRule.FIRST else Verdict.NOT_NEEDED
+            expected = (
+                CandidateState.NOT_LOWEST if step.replay.fit is FitRule.FIRST else CandidateState.NOT_NEEDED
+            )
         elif step.replay.fit is FitRule.TOP:
-            expected = Verdict.LEFT_EMPTY
+            expected = CandidateState.LEFT_EMPTY
         else:
             lower_rule = step.replay.fit is FitRule.FIRST or hole.size == step.hole.size
-            expected = Verdict.NOT_LOWEST if lower_rule else Verdict.NOT_TIGHTEST
-        assert hole.verdict is expected
+            expected = CandidateState.NOT_LOWEST if lower_rule else CandidateState.NOT_TIGHTEST
+        assert hole.state is expected
 
 
 @given(problem=drawn.problems(), fit=st.sampled_from([FitRule.BEST, FitRule.FIRST]))
@@ -215,8 +217,8 @@ def test_objects_are_free_or_not_and_the_one_taken_is_best_by_the_rule(problem, 
         for number, each in seen.items():
             assert each.size == max(int(problem.size[b]) for b in members[number])
             assert each.value == _value(problem, name, members[number], step.buffer)
-            assert (each.verdict is Verdict.IN_USE) == _busy(problem, members[number], step.buffer)
-        possible = [each for each in step.objects if each.verdict is not Verdict.IN_USE]
+            assert (each.state is CandidateState.IN_USE) == _busy(problem, members[number], step.buffer)
+        possible = [each for each in step.objects if each.state is not CandidateState.IN_USE]
         assert step.possible == len(possible)
         assert (step.joined is None) == (not possible) == (step.object not in members)
         if step.joined:
@@ -369,7 +371,7 @@ def test_the_columns_say_what_the_steps_say(name):
     for step in replay.steps if rows else ():
         own = range(steps["first"][step.number], steps["first"][step.number + 1])
         each = step.holes or step.objects
-        assert [VERDICTS[rows["verdict"][row]] for row in own] == [one.verdict for one in each]
+        assert [STATES[rows["state"][row]] for row in own] == [one.state for one in each]
         assert steps["moved"][step.number] == (step.moved[0] if step.moved else NOBODY)
     assert "sentence" not in replay_summary(replay, sentences=False)["steps"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memplan_engine import load, make_problem, make_replay
-from memplan_engine.replay.replay_values import UNPLACED, Verdict
+from memplan_engine.replay.replay_values import UNPLACED, CandidateState
 from tests import ROOT
 
 FOLDER = ROOT / "example_graphs"
@@ -22,8 +22,12 @@ def test_best_fit_by_hand():
     assert replay.arena.tolist() == [3, 6, 6, 8, 10, 10, 12, 12]
     assert replay.bytes_left.tolist() == [15, 12, 9, 7, 5, 3, 1, 0]
     step = replay.steps[5]
-    holes = [(hole.low, hole.high, hole.verdict) for hole in step.holes]
-    assert holes == [(0, 3, Verdict.NOT_TIGHTEST), (6, 8, Verdict.TAKEN), (10, None, Verdict.NOT_NEEDED)]
+    holes = [(hole.low, hole.high, hole.state) for hole in step.holes]
+    assert holes == [
+        (0, 3, CandidateState.NOT_TIGHTEST),
+        (6, 8, CandidateState.TAKEN),
+        (10, None, CandidateState.NOT_NEEDED),
+    ]
     assert step.sentence == (
         "f comes 6th of 8 by size, 2 B. 2 of the 5 placed buffers are live with it. Of the 2 holes that "
         "hold it, that of 2 B at 6 B is the tightest. Offset 6 B; the arena stays at 10 B."

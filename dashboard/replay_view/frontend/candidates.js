@@ -17,16 +17,16 @@ export function drawHoles(ctx, frame, trace, step, theme) {
     const top = hole.high === OPEN ? Math.max(frame.limit, hole.low) : hole.high;
     const box = boxOf(frame, start[own], end[own], hole.low, top);
     const size = hole.size === null ? "top of stack" : formatBytes(hole.size);
-    return { box, hole, text: `${size} · ${hole.verdict === TAKEN ? "chosen" : hole.reason}`, size };
+    return { box, hole, text: `${size} · ${hole.state === TAKEN ? "chosen" : hole.reason}`, size };
   });
   for (const spot of spots) drawHole(ctx, spot, theme);
-  const taken = spots.find((spot) => spot.hole.verdict === TAKEN);
+  const taken = spots.find((spot) => spot.hole.state === TAKEN);
   if (taken) outline(ctx, taken.box, theme.taken, 2, taken.hole.high === OPEN ? [7, 4] : []);
   return spots;
 }
 
 function drawHole(ctx, { box, hole }, theme) {
-  if (hole.verdict === TAKEN) return;
+  if (hole.state === TAKEN) return;
   ctx.globalAlpha = 0.55;
   hatch(ctx, box, theme.rejected);
   ctx.globalAlpha = 1;
@@ -36,10 +36,10 @@ function drawHole(ctx, { box, hole }, theme) {
 /** Words beside or in the holes, after everything else: sizes always where they fit, reasons where they do. */
 export function labelHoles(ctx, frame, spots, covered, theme) {
   const busy = [...covered];
-  const weight = ({ hole, box }) => (hole.verdict === TAKEN ? Infinity : box.h);
+  const weight = ({ hole, box }) => (hole.state === TAKEN ? Infinity : box.h);
   const inOrder = [...spots].sort((a, b) => weight(b) - weight(a)).slice(0, spots.length > MANY ? FEW : MANY);
   for (const spot of inOrder) {
-    const taken = spot.hole.verdict === TAKEN;
+    const taken = spot.hole.state === TAKEN;
     const color = taken ? theme.taken : theme.rejected;
     ctx.font = `${taken ? 600 : 400} 11px ${theme.font}`;
     const text = `${taken ? "✓ " : ""}${spot.text}`;
@@ -90,7 +90,7 @@ export function drawObjects(ctx, frame, trace, step, theme) {
     drawHole(ctx, spot, theme);
     spots.push(spot);
   });
-  const taken = spots.find((spot) => spot.hole.verdict === TAKEN);
+  const taken = spots.find((spot) => spot.hole.state === TAKEN);
   if (taken) outline(ctx, taken.box, theme.taken, 2);
   return spots;
 }

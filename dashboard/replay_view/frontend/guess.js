@@ -27,7 +27,7 @@ export function judgeGuess(trace, step, offset) {
 /** The same for shared objects: `number` of the lane that was clicked, -1 where there is none. */
 export function judgeObject(trace, step, number) {
   const rows = trace.objectsAt(step);
-  const joined = rows.find((row) => row.verdict === TAKEN);
+  const joined = rows.find((row) => row.state === TAKEN);
   const right = joined ? joined.number : -1;
   if (number === right) return agreed(trace.steps.sentence[step]);
   if (number < 0) return refused("No: it needs no new object.");
@@ -83,7 +83,7 @@ function elsewhere(trace, step, offset) {
   const holes = trace.holesAt(step);
   const end = offset + trace.buffers.size[own];
   const at = holes.find((hole) => hole.low <= offset && (hole.high === OPEN || end <= hole.high));
-  const taken = holes.find((hole) => hole.verdict === TAKEN);
+  const taken = holes.find((hole) => hole.state === TAKEN);
   if (at && at === taken) {
     return `The right hole, but ${formatBytes(offset - goes)} higher than needed.`;
   }

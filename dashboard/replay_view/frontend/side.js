@@ -138,8 +138,8 @@ function holeRow(hole) {
   return {
     where: `at ${formatBytes(hole.low)}`,
     size: hole.size === null ? "top of stack" : formatBytes(hole.size),
-    reason: hole.verdict === TAKEN ? "chosen" : hole.reason,
-    taken: hole.verdict === TAKEN,
+    reason: hole.state === TAKEN ? "chosen" : hole.reason,
+    taken: hole.state === TAKEN,
   };
 }
 
@@ -147,7 +147,7 @@ function objectRow(object) {
   return {
     where: `object ${object.number}`,
     size: formatBytes(object.size),
-    reason: object.verdict === TAKEN ? "chosen" : object.reason,
-    taken: object.verdict === TAKEN,
+    reason: object.state === TAKEN ? "chosen" : object.reason,
+    taken: object.state === TAKEN,
   };
 }

@@ -60,27 +60,27 @@ export class Trace {
   /** The holes (or free ranges) that `step` looked at, lowest first. */
   holesAt(step) {
     if (!this.holes) return [];
-    const { low, high, offset, short, verdict } = this.holes;
+    const { low, high, offset, short, state } = this.holes;
     return this.rowsOf(step, (row) => ({
       low: low[row],
       high: high[row],
       size: high[row] === OPEN ? null : high[row] - low[row],
       offset: offset[row],
       short: short[row],
-      verdict: verdict[row],
-      reason: this.reasonOf(verdict[row], short[row]),
+      state: state[row],
+      reason: this.reasonOf(state[row], short[row]),
     }));
   }
 
   objectsAt(step) {
     if (!this.objects) return [];
-    const { number, size, value, verdict } = this.objects;
+    const { number, size, value, state } = this.objects;
     return this.rowsOf(step, (row) => ({
       number: number[row],
       size: size[row],
       value: value[row],
-      verdict: verdict[row],
-      reason: this.reasonOf(verdict[row], 0),
+      state: state[row],
+      reason: this.reasonOf(state[row], 0),
     }));
   }
 
@@ -89,8 +89,8 @@ export class Trace {
     return Array.from({ length: first[step + 1] - first[step] }, (_, i) => make(first[step] + i));
   }
 
-  reasonOf(verdict, short) {
-    return short ? `too small by ${short.toLocaleString("en-US")} B` : this.verdicts[verdict];
+  reasonOf(state, short) {
+    return short ? `too small by ${short.toLocaleString("en-US")} B` : this.states[state];
   }
 
   more(step) {
