@@ -166,9 +166,6 @@ from .feasibility.decision import (
     Decision as Decision,
 )
 from .feasibility.decision import (
-    Verdict as Verdict,
-)
-from .feasibility.decision import (
     decide as decide,
 )
 from .files import (
@@ -459,6 +456,9 @@ from .torch_capture.training.torch_training import (
 )
 from .torch_capture.training.torch_training import (
     capture_training as capture_training,
+)
+from .verdict import (
+    Verdict as Verdict,
 )
 from .verify.validate import (
     Report as Report,

@@ -24,6 +24,7 @@ ROOMS: dict[str, str] = {
     "system": "errors",
     "accelerators": "errors",
     "scope": "",
+    "verdict": "",
     "graph": "errors scope",
     "callers": "kernels graph",
     "op_kinds": "graph",
@@ -36,6 +37,7 @@ ROOMS: dict[str, str] = {
     "verify": "kernels.verify problem bounds plan",
     "analysis": (
         "kernels.shared_objects errors units scope graph callers schedule problem profile lifetimes plan"
+        " verdict"
     ),
     "calibration": "errors scope graph analysis",
     "strategies": "errors system problem bounds plan",
@@ -57,7 +59,7 @@ ROOMS: dict[str, str] = {
     ),
     "diffing": "kernels errors units graph schedule problem profile plan analysis",
     "recordings": ("errors units scope graph callers problem profile bounds plan strategies planner"),
-    "allocator": "kernels.allocator errors units accelerators problem recordings",
+    "allocator": "verdict kernels.allocator errors units accelerators problem recordings",
     "symbolic": (
         "kernels.shared_objects errors system scope graph schedule problem lifetimes bounds "
         "plan verify strategies planner"
@@ -74,10 +76,10 @@ ROOMS: dict[str, str] = {
     "rewrites.order": (
         "kernels kernels.order errors graph op_kinds schedule problem strategies rewrites.reuse"
     ),
-    "feasibility": "errors problem bounds plan strategies planner",
+    "feasibility": "verdict errors problem bounds plan strategies planner",
     "what_if": "errors graph problem",
     "what_if.suggestions": (
-        "problem profile bounds plan strategies strategies.constructive feasibility what_if"
+        "verdict problem profile bounds plan strategies strategies.constructive feasibility what_if"
     ),
     "formats": "errors graph schedule problem plan recordings symbolic",
     "formats.allocator_files": ("errors scope graph callers problem recordings formats"),
@@ -96,7 +98,7 @@ ROOMS: dict[str, str] = {
     ),
     "advice": (
         "errors units system graph schedule problem profile lifetimes plan analysis strategies planner "
-        "rewrites rewrites.order rewrites.reuse feasibility what_if formats preparation"
+        "verdict rewrites rewrites.order rewrites.reuse what_if formats preparation"
     ),
     "fx_estimator": ("errors scope lifetimes formats.memplan_json torch_capture torch_capture.training"),
     "runtime": "errors system graph rewrites.order torch_capture torch_capture.training",
@@ -127,17 +129,17 @@ ROOMS: dict[str, str] = {
         "errors units graph schedule problem lifetimes plan strategies planner "
         "torch_capture runtime runtime.slab runtime.trial"
     ),
-    "devices": "errors system accelerators allocator recordings",
+    "devices": "verdict errors system accelerators allocator recordings",
     "plotting": ("kernels.plotting errors units system graph problem profile plan analysis"),
     "reporters": (
         "errors units scope graph callers problem profile lifetimes bounds plan verify analysis calibration "
-        "strategies strategies.constructive diffing recordings symbolic replay rewrites.reuse "
+        "verdict strategies strategies.constructive diffing recordings symbolic replay rewrites.reuse "
         "feasibility what_if what_if.suggestions formats.memplan_json preparation advice fx_estimator "
         "plotting"
     ),
-    "reporters.allocator": "units allocator recordings reporters",
-    "reporters.devices": "units accelerators allocator devices recordings reporters",
-    "reporters.fit": "units graph analysis rewrites feasibility advice reporters",
+    "reporters.allocator": "verdict units allocator recordings reporters",
+    "reporters.devices": "verdict units accelerators devices recordings reporters",
+    "reporters.fit": "verdict units graph analysis rewrites feasibility advice reporters",
     "reporters.html": ("errors units system problem profile plan verify analysis plotting reporters"),
     "warm_up": (
         "kernels problem profile bounds verify strategies planner diffing recordings allocator "
@@ -145,7 +147,7 @@ ROOMS: dict[str, str] = {
     ),
     "cli": ("kernels errors units graph problem plan strategies recordings formats files preparation"),
     "cli.commands": (
-        "errors units system accelerators scope graph problem plan verify analysis calibration "
+        "verdict errors units system accelerators scope graph problem plan verify analysis calibration "
         "strategies planner diffing recordings allocator symbolic replay rewrites.reuse "
         "feasibility what_if what_if.suggestions formats formats.memplan_json torch_capture "
         "files preparation advice fx_estimator runtime runtime.observer runtime.calibrate runtime.ranks "
@@ -168,7 +170,7 @@ ROOMS: dict[str, str] = {
     "memplan_dashboard.replay_view": "problem replay plotting",
     "memplan_dashboard.session": (
         "units accelerators allocator devices problem bounds plan analysis strategies planner recordings "
-        "symbolic rewrites.reuse feasibility what_if formats formats.allocator_files "
+        "verdict symbolic rewrites.reuse feasibility what_if formats formats.allocator_files "
         "formats.memplan_json files rewrites preparation advice plotting warm_up "
         "memplan_dashboard.background memplan_dashboard.serving"
     ),
@@ -193,15 +195,15 @@ ROOMS: dict[str, str] = {
     ),
     "memplan_dashboard.views.devices": (
         "units accelerators allocator devices recordings reporters.devices memplan_dashboard.background "
-        "memplan_dashboard.charts memplan_dashboard.session memplan_dashboard.widgets"
+        "verdict memplan_dashboard.charts memplan_dashboard.session memplan_dashboard.widgets"
     ),
     "memplan_dashboard.views.fit": (
-        "units accelerators diffing feasibility formats.memplan_json preparation advice reporters "
+        "verdict units accelerators diffing formats.memplan_json preparation advice reporters "
         "reporters.fit memplan_dashboard.background memplan_dashboard.charts memplan_dashboard.session "
         "memplan_dashboard.widgets"
     ),
     "memplan_dashboard.views.inspect": (
-        "units accelerators scope callers analysis advice recordings allocator symbolic "
+        "verdict units accelerators scope callers analysis advice recordings allocator symbolic "
         "rewrites.reuse what_if "
         "what_if.suggestions formats.csv_tables formats.memplan_json fx_estimator plotting "
         "reporters reporters.allocator reporters.html memplan_dashboard.charts memplan_dashboard.plan_view "

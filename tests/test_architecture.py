@@ -40,7 +40,7 @@ RUNTIME = [
 """What needs torch when it is imported."""
 EXEMPT = {"memplan_engine", "memplan_engine.__main__"}
 """They start everything else."""
-MOST_FILES, MOST_FILES_OF_THE_ROOT = 20, 18
+MOST_FILES, MOST_FILES_OF_THE_ROOT = 20, 19
 CHARTS = [name for name in DASHBOARD if name.startswith("memplan_dashboard.charts.")]
 HEAVY = {"torch", "onnx", "transformers", "safetensors"}
 DRAWING = {"plotly", "PIL"}

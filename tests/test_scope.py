@@ -294,7 +294,7 @@ def test_every_verb_names_what_it_counts(memplan: Any, tmp_path: Path) -> None:
         code, out, _ = memplan(*line)
         assert code == 0
         told = " ".join(out.split())
-        assert f"the arena fits into {exact(found['arena_bytes'])}, 0 B to spare; outside it: temp" in told, (
+        assert f"the arena fits in {exact(found['arena_bytes'])}, 0 B to spare; outside it: temp" in told, (
             line
         )
         assert f"reserved side by side {exact(found['total_bytes'])}, more than that)" in told, line

@@ -17,8 +17,9 @@ from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from memplan_engine.bounds import lower_bound
-from memplan_engine.feasibility.decision import Decision, Verdict, decides
+from memplan_engine.feasibility.decision import Decision, decides
 from memplan_engine.plan import Plan
+from memplan_engine.verdict import Verdict
 
 LIMITS = {"10": "10 s", "60": "60 s", "600": "10 min"}
 """Seconds that a search may take, as the URL has them, and as people read them."""

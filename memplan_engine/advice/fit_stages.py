@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from memplan_engine.errors import InputError
-from memplan_engine.feasibility.decision import Verdict
 from memplan_engine.graph import Graph, Role, storage_bytes
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
@@ -21,6 +20,7 @@ from memplan_engine.rewrites.order.reorder import Reordered
 from memplan_engine.rewrites.reuse.kinds import is_concat
 from memplan_engine.schedule import Schedule, in_order_of
 from memplan_engine.strategies.base import SolveLimits
+from memplan_engine.verdict import Verdict
 
 STAGE_SECONDS = 10.0
 """Of each search of a stage, for the order and for the plan, where no limit is given."""

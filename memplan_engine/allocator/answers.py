@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cached_property
 
 from memplan_engine.accelerators.presets import (
@@ -25,6 +24,7 @@ from memplan_engine.allocator.simulation import AllocatorRun, resident_recording
 from memplan_engine.recordings.allocator_recording import Action, Recording
 from memplan_engine.recordings.observation import Observation
 from memplan_engine.units import count_of
+from memplan_engine.verdict import Reason, Verdict
 
 CANDIDATES = tuple(
     map(
@@ -43,15 +43,6 @@ CANDIDATES = tuple(
 )
 """What is tried: the settings that torch's notes on memory management name against fragmentation, in steps of
 two."""
-
-
-class Fit(StrEnum):
-    """Whether every request is met on a device: with the most that else is held there, with the least only,
-    or not at all."""
-
-    FITS = "fits"
-    DEPENDS = "depends on what else is held"
-    DOES_NOT_FIT = "does not fit"
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,14 +72,22 @@ class SettingsAnswer:
         return simulate_allocator(self.recording, self.settings, capacity=self.device.most_left)
 
     @property
-    def fit(self) -> Fit | None:
-        """Whether it fits; None without a device."""
+    def verdict(self) -> Verdict | None:
+        """Whether every request is met on the device; None without a device.
+
+        FITS: with the most that other things hold there. UNDECIDED: with the least only (`reason`).
+        """
         run = self.on_device
         if run is None or self.device is None:
             return None
         if not run.fits:
-            return Fit.DOES_NOT_FIT
-        return Fit.FITS if run.capacity == self.device.least_left else Fit.DEPENDS
+            return Verdict.DOES_NOT_FIT
+        return Verdict.FITS if run.capacity == self.device.least_left else Verdict.UNDECIDED
+
+    @property
+    def reason(self) -> Reason | None:
+        """What an undecided verdict depends on."""
+        return Reason.OTHERS_HOLD if self.verdict is Verdict.UNDECIDED else None
 
     @property
     def total(self) -> tuple[int, int] | None:
@@ -162,16 +161,16 @@ class Answers:
     def suggested(self) -> SettingsAnswer | None:
         """Of the others that fit where the chosen do not, the one that reserves least; those that rest on
         rules alone come last. None if none does, or nothing needs to be mended."""
-        if self.chosen.fit in (None, Fit.FITS):
+        if self.chosen.verdict in (None, Verdict.FITS):
             return None
-        fitting = [other for other in self.others if other.fit is Fit.FITS]
+        fitting = [other for other in self.others if other.verdict is Verdict.FITS]
         return min(fitting, key=lambda each: (each.run.is_rules_only, each.run.peak_reserved), default=None)
 
     @property
     def advice(self) -> SettingsAdvice:
         """What other settings do: for a request that failed, else for what is reserved."""
         chosen = self.chosen
-        failed = chosen.fit is Fit.DOES_NOT_FIT
+        failed = chosen.verdict is Verdict.DOES_NOT_FIT
         best = self.suggested if failed else next(iter(self.less_reserved), None)
         most = chosen.run.peak_reserved
         least = best.run.peak_reserved if best else most
@@ -243,7 +242,7 @@ def _doubts(
     doubts = [f"not understood, and left out: {unknown}"] if unknown else []
     if device is not None and device.is_recorded and not device.headroom:
         as_then = (each for each in answers if each.settings == then)
-        if any(each.fit is Fit.FITS for each in as_then):
+        if any(each.verdict is Verdict.FITS for each in as_then):
             doubts.append(
                 "simulated as recorded, the request that failed is met: what lay where before the recording "
                 "is not known, and no verdict here says more than that"

@@ -8,6 +8,7 @@ from memplan_engine.graph import Role, storage_bytes, unknown_sizes
 from memplan_engine.problem import Problem
 from memplan_engine.scope import Scope, scope_summary, scope_words
 from memplan_engine.units import exact, format_bytes, format_percent
+from memplan_engine.verdict import Verdict, verdict_text
 
 if TYPE_CHECKING:
     from memplan_engine.plan import Plan
@@ -100,8 +101,9 @@ def beside(plan: Plan) -> str:
 
 
 def fits_words(plan: Plan, capacity: int) -> str:
-    """ "the arena fits into 4 MiB (4,194,304 B), 0 B to spare", and what lies beside it."""
-    sentence = f"the arena fits into {exact(capacity)}, {exact(capacity - plan.arena_bytes)} to spare"
+    """Return "the arena fits in 4 MiB (4,194,304 B), 0 B to spare", and what lies outside it."""
+    words = verdict_text(Verdict.FITS, what="the arena", capacity=exact(capacity))
+    sentence = f"{words}, {exact(capacity - plan.arena_bytes)} to spare"
     parts = []
     if plan.workspace_bytes:
         over = ", more than that" if plan.total_bytes > capacity else ""

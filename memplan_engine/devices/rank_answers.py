@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from memplan_engine.accelerators.presets import Accelerator
-from memplan_engine.allocator.answers import Answers, Fit, three_answers
+from memplan_engine.allocator.answers import Answers, three_answers
 from memplan_engine.allocator.settings import DEFAULTS, AllocatorSettings, parse_settings
 from memplan_engine.recordings.observed_flow import flow_peak
 from memplan_engine.recordings.rank_run import RankRun
+from memplan_engine.verdict import Reason, Verdict
 
 EXPANDABLE = parse_settings("expandable_segments:True")
 """Beside the settings that are asked about: what torch advises when memory is short."""
@@ -25,11 +26,16 @@ class RankAnswer:
     answers: Answers
 
     @property
-    def fit(self) -> Fit:
+    def verdict(self) -> Verdict:
         """Whether it fits under the settings that were asked about."""
-        found = self.answers.chosen.fit
+        found = self.answers.chosen.verdict
         assert found is not None
         return found
+
+    @property
+    def reason(self) -> Reason | None:
+        """What an undecided verdict depends on."""
+        return self.answers.chosen.reason
 
     @property
     def reserved_bytes(self) -> int:

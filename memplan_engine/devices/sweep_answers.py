@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from memplan_engine.accelerators.presets import Accelerator, accelerator
-from memplan_engine.allocator.answers import Fit
 from memplan_engine.allocator.settings import DEFAULTS, AllocatorSettings
 from memplan_engine.devices.rank_answers import DeviceAnswers, RankAnswer, device_answers
 from memplan_engine.recordings.configuration import Configuration, Value
+from memplan_engine.verdict import Verdict
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +23,7 @@ class ConfigurationAnswer:
     @property
     def fits(self) -> bool:
         """Whether its fullest rank fits with all that may lie beside."""
-        return self.answers is not None and self.answers.fullest.fit is Fit.FITS
+        return self.answers is not None and self.answers.fullest.verdict is Verdict.FITS
 
     @property
     def reserved_bytes(self) -> int:

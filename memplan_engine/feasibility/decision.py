@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
@@ -18,14 +17,7 @@ from memplan_engine.planner import make_plan
 from memplan_engine.problem import Problem, select
 from memplan_engine.strategies import get_strategy, known_strategies
 from memplan_engine.strategies.base import SolveLimits, limits_were_budget, with_capacity
-
-
-class Verdict(StrEnum):
-    """What was found out."""
-
-    FITS = "fits"
-    DOES_NOT_FIT = "does not fit"
-    UNDECIDED = "undecided"
+from memplan_engine.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True, eq=False)

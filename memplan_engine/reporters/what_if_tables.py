@@ -12,7 +12,7 @@ from rich.table import Table
 from memplan_engine.analysis.buffer_names import buffer_names, labels_of
 from memplan_engine.analysis.claims import fits_words
 from memplan_engine.analysis.plan_figures import figures_of
-from memplan_engine.feasibility.decision import Core, Decision, Verdict, find_core
+from memplan_engine.feasibility.decision import Core, Decision, find_core
 from memplan_engine.plan import Plan
 from memplan_engine.problem import FREE, Problem
 from memplan_engine.reporters.plan_tables import (
@@ -42,6 +42,7 @@ from memplan_engine.units import (
     format_signed,
     format_span,
 )
+from memplan_engine.verdict import Verdict, verdict_text
 from memplan_engine.what_if.edits import Align, Drop, Edit, Pin, Resize, Shorten, Split
 from memplan_engine.what_if.suggestions.cover import Shortage
 from memplan_engine.what_if.suggestions.suggest import FitReport, Kind, Suggestion
@@ -162,8 +163,9 @@ def verdict_words(fit: FitReport) -> str:
     reached = f"packing alone reaches {best}"
     reached += ", the minimum" if plan.optimal else f"; nothing below {bound} is possible"
     if decision.verdict is Verdict.DOES_NOT_FIT:
-        return f"the arena does not fit into {capacity}, proved ({decision.bound.kind.words}); {reached}"
-    return f"undecided whether the arena fits into {capacity}; {reached}"
+        reached = f"proved ({decision.bound.kind.words}); {reached}"
+        return f"{verdict_text(decision.verdict, what='the arena', capacity=capacity)}, {reached}"
+    return f"{verdict_text(decision.verdict, what='the arena', capacity=capacity)}; {reached}"
 
 
 def _members(fit: FitReport, shortage: Shortage, every_row: bool) -> Table:
@@ -244,27 +246,24 @@ def core_summary(core: Core) -> dict[str, Any]:
 def decision_tables(decision: Decision, cut_by: str = "") -> list[RenderableType]:
     """The verdict, and what it rests on: the plan, the core, or how far the search came."""
     plan = decision.plan
-    capacity = exact(decision.capacity)
+    words = verdict_text(decision.verdict, what="the arena", capacity=exact(decision.capacity))
     if decision.verdict is Verdict.DOES_NOT_FIT:
-        return _refusal(decision, capacity)
+        return _refusal(decision, words)
     if decision.verdict is Verdict.FITS:
         style = "green" if decision.whole else "yellow"
         verdict = plain_text(fits_words(plan, decision.capacity), style)
     else:
         needed = f"at least {exact(decision.bound.nbytes)} are needed"
-        verdict = plain_text(
-            f"undecided in {format_seconds(plan.seconds)} whether the arena fits into {capacity}: {needed}",
-            "yellow",
-        )
+        verdict = plain_text(f"{words}: {needed}, searched for {format_seconds(plan.seconds)}", "yellow")
     return [plan_table(plan, cut_by), verdict]
 
 
-def _refusal(decision: Decision, capacity: str) -> list[RenderableType]:
+def _refusal(decision: Decision, words: str) -> list[RenderableType]:
     plan, bound = decision.plan, decision.bound
     core = find_core(plan.problem, bound, decision.capacity)
     over = f", {format_percent(plan.gap)} over that" if plan.packing_loss else ""
     return [
-        plain_text(f"the arena does not fit into {capacity}, proved in {effort(plan)}", "bold red"),
+        plain_text(f"{words}, proved in {effort(plan)}", "bold red"),
         plain_text(f"at least {exact(bound.nbytes)} are needed ({bound.kind.words})"),
         plain_text(f"the best plan found takes {exact(plan.arena_bytes)}{over}"),
         plain_text(core_words(core)),

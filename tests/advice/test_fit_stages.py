@@ -10,12 +10,12 @@ import pytest
 
 from memplan_engine import Graph, InputError, SolveLimits, check_reorder, fit_graph, load, reorder
 from memplan_engine.advice.fit_stages import StageName, state_bytes_of
-from memplan_engine.feasibility.decision import Verdict
 from memplan_engine.graph import Op, Role, Storage, Tensor
 from memplan_engine.preparation import Preparation
 from memplan_engine.rewrites.order import checked
 from memplan_engine.rewrites.order.order_problem import order_problem
 from memplan_engine.schedule import dependencies
+from memplan_engine.verdict import Verdict
 from tests.support.waiting import HANG_SECONDS
 
 EXAMPLES = Path(__file__).parents[2] / "example_graphs"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from memplan_engine.accelerators.presets import CONTEXT, GIB, NCCL, accelerator
-from memplan_engine.allocator.answers import Fit, three_answers
+from memplan_engine.allocator.answers import three_answers
 from memplan_engine.allocator.segments import segments_at
 from memplan_engine.allocator.settings import parse_settings
 from memplan_engine.allocator.simulated_recording import simulated_recording
@@ -22,6 +22,7 @@ from memplan_engine.recordings.observation import Level, Observation, ObservedOp
 from memplan_engine.recordings.observed_flow import Category, Flow, ObservedStorages, Stage
 from memplan_engine.recordings.recorded_problem import recorded_plan
 from memplan_engine.reporters.allocator.answer_tables import settings_words
+from memplan_engine.verdict import Reason, Verdict
 from memplan_engine.verify.validate import validate_plan
 from tests.allocator.test_simulation import GROWING, MIB, recording
 
@@ -36,30 +37,31 @@ def test_live_reserved_and_device_are_three_figures() -> None:
     least = 150 * MIB + CONTEXT.least_bytes + 2 * NCCL.least_bytes + 32 * MIB
     most = 150 * MIB + CONTEXT.most_bytes + 2 * NCCL.most_bytes + 64 * MIB
     assert answers.chosen.total == (least, most)
-    assert answers.chosen.fit is Fit.FITS
+    assert answers.chosen.verdict is Verdict.FITS
     assert answers.suggested is None
 
 
 @pytest.mark.parametrize(
-    ("beside", "fit"),
+    ("beside", "verdict"),
     [
         # Left after the context: all that is reserved, enough with retries, with the least only, too little.
-        (CONTEXT.most_bytes + 256 * MIB + 150 * MIB, Fit.FITS),
-        (CONTEXT.most_bytes + 256 * MIB + 100 * MIB, Fit.FITS),
-        (CONTEXT.most_bytes, Fit.DEPENDS),
-        (CONTEXT.least_bytes + 20 * MIB, Fit.DOES_NOT_FIT),
+        (CONTEXT.most_bytes + 256 * MIB + 150 * MIB, Verdict.FITS),
+        (CONTEXT.most_bytes + 256 * MIB + 100 * MIB, Verdict.FITS),
+        (CONTEXT.most_bytes, Verdict.UNDECIDED),
+        (CONTEXT.least_bytes + 20 * MIB, Verdict.DOES_NOT_FIT),
     ],
 )
-def test_whether_it_fits(beside: int, fit: Fit) -> None:
+def test_whether_it_fits(beside: int, verdict: Verdict) -> None:
     answers = three_answers(GROWING, capacity=beside)
-    assert answers.chosen.fit is fit
+    assert answers.chosen.verdict is verdict
+    assert (answers.chosen.reason is Reason.OTHERS_HOLD) == (verdict is Verdict.UNDECIDED)
 
 
 def test_headroom_stays_free() -> None:
     capacity = CONTEXT.most_bytes + 256 * MIB + 150 * MIB
-    assert three_answers(GROWING, capacity=capacity).chosen.fit is Fit.FITS
+    assert three_answers(GROWING, capacity=capacity).chosen.verdict is Verdict.FITS
     with_headroom = three_answers(GROWING, capacity=capacity, headroom=GIB)
-    assert with_headroom.chosen.fit is not Fit.FITS
+    assert with_headroom.chosen.verdict is not Verdict.FITS
     assert with_headroom.chosen.device is not None
     assert with_headroom.chosen.device.least_left == 0
 
@@ -70,7 +72,7 @@ def test_the_setting_that_makes_it_fit() -> None:
     events = recording((a, 1, 50), (f, 1, 50), (a, 2, 26), (a, 3, 40))
     beside = CONTEXT.most_bytes + 204 * MIB
     answers = three_answers(events, capacity=beside + 80 * MIB)
-    assert answers.chosen.fit is not Fit.FITS
+    assert answers.chosen.verdict is not Verdict.FITS
     assert answers.suggested is not None
     assert answers.suggested.settings == parse_settings("expandable_segments:True")
     assert answers.suggested.run.is_rules_only
@@ -156,7 +158,7 @@ def test_the_device_of_a_recorded_failure_is_what_was_reserved_and_free() -> Non
     assert device is not None
     assert (device.total_bytes, device.least_overhead, device.is_recorded) == (80 * MIB, 0, True)
     # 24 MiB are cached behind the 26: too few, and in the way of giving the segment back.
-    assert answers.chosen.fit is Fit.DOES_NOT_FIT
+    assert answers.chosen.verdict is Verdict.DOES_NOT_FIT
     (failure,) = answers.chosen.on_device.failures  # type: ignore[union-attr]
     assert failure.was_recorded
     # One range: 34 of 60 mapped MiB are free in one piece, and a page of 20 more makes 54.
@@ -199,7 +201,7 @@ def test_a_device_that_is_named_is_another_one() -> None:
     answers = three_answers(out_of_memory(40, 30), gpu=accelerator("h100-80"))
     assert answers.chosen.device is not None
     assert not answers.chosen.device.is_recorded
-    assert (answers.chosen.fit, answers.advice.failed) == (Fit.FITS, False)
+    assert (answers.chosen.verdict, answers.advice.failed) == (Verdict.FITS, False)
 
 
 def test_what_was_free_and_of_no_use_is_not_counted() -> None:
@@ -236,7 +238,7 @@ def test_a_failure_that_the_simulation_does_not_have_is_said() -> None:
     events = recording((SEGMENT_ALLOC, 1, 100), (A, 1, 26), (OOM, 0, 40))
     events.events["address"][-1] = 0
     answers = three_answers(events)
-    assert answers.chosen.fit is Fit.FITS
+    assert answers.chosen.verdict is Verdict.FITS
     assert any("simulated as recorded, the request that failed is met" in note for note in answers.notes)
 
 

@@ -20,7 +20,7 @@ def test_three_answers_and_what_else_was_tried(memplan):
     assert said["live_bytes"] == 1_450_180_608
     assert said["reserved_bytes"] >= said["active_bytes"] >= said["live_bytes"]
     assert said["device_least_bytes"] == said["reserved_bytes"] + CONTEXT.least_bytes
-    assert (said["basis"], said["fit"]) == ("simulated", "fits")
+    assert (said["basis"], said["verdict"], said["reason"]) == ("simulated", "fits", None)
     rules_only = [each["settings"] for each in said["what_if"] if each["basis"] == "rules only"]
     assert rules_only == ["expandable_segments:True"]
 

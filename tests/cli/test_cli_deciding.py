@@ -13,13 +13,14 @@ from rich.console import Console
 from memplan_engine.bounds import Bound, BoundKind, lower_bound
 from memplan_engine.cli.commands import capacity_option
 from memplan_engine.errors import InputError
-from memplan_engine.feasibility.decision import Decision, Verdict, decide, find_core
+from memplan_engine.feasibility.decision import Decision, decide, find_core
 from memplan_engine.files import load
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Gap, make_problem, select
 from memplan_engine.reporters.plan_tables import certificate
 from memplan_engine.reporters.what_if_tables import decision_summary, decision_tables
 from memplan_engine.units import format_seconds, parse_bytes
+from memplan_engine.verdict import Verdict
 from tests.support.buffer_list import BUFFERS
 from tests.support.waiting import wait_until
 
@@ -28,7 +29,7 @@ def test_it_fits_with_the_plan_and_exit_0(memplan, tmp_path):
     code, out, err = memplan("plan", "list.csv", "--capacity", "170", "-o", "out.json")
     assert (code, err) == (0, "")
     assert "arena                  170 B" in out
-    assert out.splitlines()[-1] == "the arena fits into 170 B, 0 B to spare"
+    assert out.splitlines()[-1] == "the arena fits in 170 B, 0 B to spare"
     assert load(tmp_path / "out.json").arena_bytes == 170
     found = json.loads(memplan("plan", "list.csv", "--capacity", "1KiB", "--json")[1])
     assert (found["verdict"], found["capacity_bytes"], found["core"]) == ("fits", 1024, None)
@@ -41,7 +42,7 @@ def test_it_does_not_fit_and_the_core_is_a_problem_that_does_not_fit_either(memp
     (tmp_path / "more.csv").write_text(BUFFERS + "d,7,9,60\n")
     code, out, err = memplan("plan", "more.csv", "--capacity", "169", "--core", f"core.{suffix}")
     assert (code, err) == (1, "")
-    assert out.splitlines()[0].startswith("the arena does not fit into 169 B, proved in ")
+    assert out.splitlines()[0].startswith("the arena does not fit in 169 B, proved in ")
     assert "at least 170 B are needed (peak live bytes)" in out
     assert "2 buffers alone cannot fit: 170 B at step 3" in out
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in out.splitlines() if line[:1] == "│"]
@@ -82,7 +83,7 @@ def test_not_decided_in_time_is_exit_3_and_leaves_no_core(memplan, tmp_path, mon
     assert "stopped after 1.5 s by the time limit: best plan so far" in out
     assert (
         out.splitlines()[-1]
-        == "undecided in 1.5 s whether the arena fits into 200 B: at least 170 B are needed"
+        == "undecided whether the arena fits in 200 B: at least 170 B are needed, searched for 1.5 s"
     )
     assert "gap                    58.8 %" in out
     assert err.splitlines() == [
@@ -173,7 +174,7 @@ def test_a_core_that_a_search_proved_has_its_window():
         for part in decision_tables(decision):
             console.print(part)
     lines = captured.get().splitlines()
-    assert lines[0] == "the arena does not fit into 19 B, proved in 2 s on 2 threads, 1,234 nodes"
+    assert lines[0] == "the arena does not fit in 19 B, proved in 2 s on 2 threads, 1,234 nodes"
     assert "2 buffers alone cannot fit: 20 B within steps 1–3" in lines
     worse = Plan(problem, np.array([0, 6, 24, 0]), "exact", bound)
     assert certificate(worse).endswith("2 buffers live within steps 1–3 need (as a search proved), 20 B")

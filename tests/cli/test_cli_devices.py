@@ -69,7 +69,8 @@ def test_ranks_of_a_script_then_another_device_without_a_run(memplan, tmp_path):
     code, out, _ = memplan("devices", folder, "--json", "--device", "rtx4090", "--headroom", "23GiB")
     again = json.loads(out)
     assert (code, again["device"]) == (0, "rtx4090")
-    assert again["verdict"] in ("depends", "does not fit")
+    assert again["verdict"] in ("undecided", "does not fit")
+    assert (again["reason"] is None) == (again["verdict"] == "does not fit")
     assert again["ranks"][0]["live_bytes"] == row["live_bytes"]
 
 

@@ -61,7 +61,7 @@ def test_a_capacity_that_is_too_small_and_what_would_make_it_fit(memplan):
     code, out, err = memplan("what-if", "list.csv", "--capacity", "160")
     assert (code, err) == (1, "")
     assert (
-        "the arena does not fit into 160 B, proved (peak live bytes); packing alone reaches 170 B, "
+        "the arena does not fit in 160 B, proved (peak live bytes); packing alone reaches 170 B, "
         "the minimum" in out
     )
     assert (
@@ -82,7 +82,7 @@ def test_the_smallest_change_makes_it_fit_and_one_byte_less_does_not(memplan):
     assert memplan("what-if", "list.csv", "--capacity", "160", "--resize", "c=110")[0] == 0
     assert memplan("what-if", "list.csv", "--capacity", "160", "--resize", "c=111")[0] == 1
     assert memplan("what-if", "list.csv", "--capacity", "160", "--lifetime", "b=1:3")[0] == 0
-    assert "the arena fits into 170 B, 0 B to spare" in memplan("what-if", "list.csv", "--capacity", "170")[1]
+    assert "the arena fits in 170 B, 0 B to spare" in memplan("what-if", "list.csv", "--capacity", "170")[1]
 
 
 def test_json_has_exact_bytes(memplan):

@@ -155,15 +155,14 @@ def test_the_capacity_its_answer_and_a_suggestion_a_click_away():
     app.session_state["proof"] = True
     check(app.run())
     assert address(app)["capacity"] == repr(160 / 2**20)
-    assert (
-        "the arena does not fit into 160 B, proved (peak live bytes); packing alone reaches 170 B"
-        in shown(app)
+    assert "the arena does not fit in 160 B, proved (peak live bytes); packing alone reaches 170 B" in shown(
+        app
     )
     assert "shrink c by 10 B, to 110 B" in shown(app)
     assert "proved: no smaller shrink of one buffer is enough" in shown(app)
     press(app, "Apply")
     assert address(app)["what_if"] == "resize:c=110"
-    assert "the arena fits into 160 B, 0 B to spare" in shown(app)
+    assert "the arena fits in 160 B, 0 B to spare" in shown(app)
 
 
 def test_a_capacity_that_nothing_fits_names_the_buffers_that_prove_it():

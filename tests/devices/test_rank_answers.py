@@ -11,7 +11,6 @@ import pytest
 
 from memplan_engine import InputError
 from memplan_engine.accelerators.presets import CONTEXT, NCCL, accelerator
-from memplan_engine.allocator.answers import Fit
 from memplan_engine.allocator.settings import parse_settings
 from memplan_engine.devices.rank_answers import device_answers
 from memplan_engine.formats.memplan_json import ranks_folder
@@ -21,6 +20,7 @@ from memplan_engine.recordings.observation import Level, Observation, ObservedOp
 from memplan_engine.recordings.observed_flow import Category, Flow, ObservedStorages, Stage
 from memplan_engine.recordings.rank_run import RankRun
 from memplan_engine.reporters.devices.device_tables import devices_summary, written
+from memplan_engine.verdict import Verdict
 
 MIB = 1 << 20
 GPU = accelerator("h100-80")
@@ -74,8 +74,8 @@ def test_verdicts_at_the_limits() -> None:
     least = -(-(CONTEXT.least_bytes + NCCL.least_bytes) // MIB) + 32
     most = -(-(CONTEXT.most_bytes + NCCL.most_bytes) // MIB) + 64
     sizes = (left - most - 4, left - least - 4, left - least + 4)
-    found = [each.fit for each in device_answers(runs(*sizes), GPU).ranks]
-    assert found == [Fit.FITS, Fit.DEPENDS, Fit.DOES_NOT_FIT]
+    found = [each.verdict for each in device_answers(runs(*sizes), GPU).ranks]
+    assert found == [Verdict.FITS, Verdict.UNDECIDED, Verdict.DOES_NOT_FIT]
 
 
 def test_for_machines() -> None:

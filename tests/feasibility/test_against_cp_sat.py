@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from memplan_engine import known_strategies
 from memplan_engine.bounds import BoundKind
-from memplan_engine.feasibility.decision import Decision, Verdict, decide
+from memplan_engine.feasibility.decision import Decision, decide
 from memplan_engine.problem import FREE, Problem, make_problem
 from memplan_engine.strategies.base import SolveLimits
+from memplan_engine.verdict import Verdict
 from tests.support import drawn
 
 cp_model = pytest.importorskip("ortools.sat.python.cp_model")

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from benchmarks.families import adversarial, perfect
 from memplan_engine.bounds import BoundKind, contributors, lower_bound
 from memplan_engine.errors import InputError, PlanError
-from memplan_engine.feasibility.decision import Verdict, decide
+from memplan_engine.feasibility.decision import decide
 from memplan_engine.files import load
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import FREE, Gap, make_problem, select
 from memplan_engine.strategies.base import SolveLimits
+from memplan_engine.verdict import Verdict
 from memplan_engine.verify.certificates import Outcome, replay
 from memplan_engine.verify.validate import validate_plan
 from tests import ROOT

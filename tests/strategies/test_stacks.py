@@ -8,13 +8,14 @@ import numpy as np
 from hypothesis import given
 
 from memplan_engine.bounds import Bound, BoundKind, lower_bound
-from memplan_engine.feasibility.decision import Verdict, decide
+from memplan_engine.feasibility.decision import decide
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.exact import exact_search
 from memplan_engine.strategies.exact.exact_search import heaviest_stack, is_stack
 from memplan_engine.strategies.exact.independent_parts import make_columns
+from memplan_engine.verdict import Verdict
 from memplan_engine.verify.certificates import Outcome, replay
 from memplan_engine.verify.validate import validate_plan
 from tests.support import drawn

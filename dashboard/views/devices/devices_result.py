@@ -14,7 +14,6 @@ from memplan_dashboard.session.messages import plain
 from memplan_dashboard.widgets.tables import MOST_ROWS, show_table, whole
 
 from memplan_engine.accelerators.presets import Accelerator
-from memplan_engine.allocator.answers import Fit
 from memplan_engine.devices.rank_answers import DeviceAnswers, RankAnswer
 from memplan_engine.devices.rank_timeline import (
     RankTimeline,
@@ -27,35 +26,40 @@ from memplan_engine.recordings.observed_flow import flow_live
 from memplan_engine.reporters.devices.device_tables import NATIVE, peak_categories, written
 from memplan_engine.reporters.devices.device_words import BEFORE_ALL, device_headline, failed_op, where_text
 from memplan_engine.units import exact, format_bytes
+from memplan_engine.verdict import Verdict, verdict_text
 
 STILL = {"displayModeBar": False}
 MOST_CARDS = 16
 """Small multiples that are drawn; the table has all."""
 A_ROW = 4
-COLOURS: dict[Fit, Literal["blue", "orange", "red"]] = {
-    Fit.FITS: "blue",
-    Fit.DEPENDS: "orange",
-    Fit.DOES_NOT_FIT: "red",
+COLOURS: dict[Verdict, Literal["blue", "orange", "red"]] = {
+    Verdict.FITS: "blue",
+    Verdict.UNDECIDED: "orange",
+    Verdict.DOES_NOT_FIT: "red",
 }
 ICONS = {
-    Fit.FITS: ":material/check:",
-    Fit.DEPENDS: ":material/help:",
-    Fit.DOES_NOT_FIT: ":material/block:",
+    Verdict.FITS: ":material/check:",
+    Verdict.UNDECIDED: ":material/help:",
+    Verdict.DOES_NOT_FIT: ":material/block:",
 }
 
 
 def show_answer(answers: DeviceAnswers, gpu: Accelerator, label: str) -> None:
     """The verdict in a sentence, then the three answers of the fullest rank as chips."""
-    verdict, reason = device_headline(answers, gpu)
+    verdict, basis = device_headline(answers, gpu)
     world = answers.ranks[0].run.world_size
     with st.container(key="headline"):
-        told = f"{verdict[0].upper()}{verdict[1:]}: {reason}"
+        told = f"{verdict[0].upper()}{verdict[1:]}: {basis}"
         st.subheader(f"{plain(told)} :gray[{plain(f'{label}, {world:,} × {gpu.full_name}')}]", anchor=False)
     fullest = answers.fullest
     chosen, device = fullest.answers.chosen, fullest.answers.chosen.device
     assert device is not None
     with st.container(key="figures", horizontal=True, vertical_alignment="center", gap="small"):
-        st.badge(str(fullest.fit), icon=ICONS[fullest.fit], color=COLOURS[fullest.fit])
+        st.badge(
+            verdict_text(fullest.verdict, fullest.reason),
+            icon=ICONS[fullest.verdict],
+            color=COLOURS[fullest.verdict],
+        )
         live = fullest.answers.live_bytes
         st.badge(plain(f"live {format_bytes(live)}"), color="blue", help=plain(f"Exact: {exact(live)}"))
         basis = "rules only" if chosen.run.is_rules_only else "simulated"
@@ -190,7 +194,7 @@ def show_ranks(answers: DeviceAnswers, chosen: RankAnswer) -> None:
                 "reserved bytes": each.reserved_bytes,
                 "device, least": each.total_bytes[0],
                 "device, most": each.total_bytes[1],
-                "verdict": str(each.fit),
+                "verdict": str(each.verdict),
                 "most live at": where_text(each),
             }
             for each, ranks in groups[:MOST_ROWS]
@@ -226,7 +230,7 @@ def show_configurations(sides: list[tuple[str, DeviceAnswers]], gpu: Accelerator
             "live bytes": each.answers.live_bytes,
             "reserved bytes": each.reserved_bytes,
             "change": each.reserved_bytes - fullest[0].reserved_bytes,
-            "verdict": str(each.fit),
+            "verdict": str(each.verdict),
         }
         for (name, _), each in zip(sides, fullest, strict=True)
     ]

@@ -13,12 +13,12 @@ from memplan_dashboard.widgets.tables import MOST_ROWS, show_table, whole
 from memplan_engine.advice.fit_stages import Fitted, Stage, StageName
 from memplan_engine.advice.stage_changes import StageChange
 from memplan_engine.diffing.rewritten import Rewrote, rewritten_ops
-from memplan_engine.feasibility.decision import Verdict
 from memplan_engine.formats.memplan_json.json_file import dumps
 from memplan_engine.formats.memplan_json.schedule_format import order_bytes
 from memplan_engine.reporters.diff_words import rewrite_rows
 from memplan_engine.reporters.fit.fit_words import TOLD, fit_proof, fit_verdict, held_words, patch_words
 from memplan_engine.units import exact, format_bytes, format_percent
+from memplan_engine.verdict import Verdict
 
 STILL = {"displayModeBar": False}
 MOST_LINES = 2

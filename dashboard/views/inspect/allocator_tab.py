@@ -14,7 +14,7 @@ from memplan_dashboard.widgets.controls import QUIET, chooses, pick_headroom, pi
 from memplan_dashboard.widgets.tables import show_table, whole
 
 from memplan_engine.accelerators.presets import PRESETS, accelerator
-from memplan_engine.allocator.answers import Answers, Fit, three_answers
+from memplan_engine.allocator.answers import Answers, three_answers
 from memplan_engine.allocator.settings import VARIABLE, parse_settings
 from memplan_engine.reporters.allocator.answer_tables import (
     basis,
@@ -25,6 +25,7 @@ from memplan_engine.reporters.allocator.answer_tables import (
 )
 from memplan_engine.reporters.diff_words import sentence_case
 from memplan_engine.units import format_bytes, parse_bytes
+from memplan_engine.verdict import Verdict
 
 NO_DEVICE = "no device"
 ALLOCATOR = "Allocator"
@@ -97,16 +98,16 @@ def _show_verdict(answers: Answers) -> None:
     """Green only for what rests on rules that were compared with recordings."""
     chosen, suggested = answers.chosen, answers.suggested
     device, run = chosen.device, chosen.on_device
-    if device is None or run is None or chosen.fit is None:
+    if device is None or run is None or chosen.verdict is None:
         return
     beside = f"{format_bytes(device.least_overhead)} to {format_bytes(device.most_overhead)} held outside it"
     known = device.source if device.is_recorded else beside
     told = f"{device.name}: {verdict_words(chosen)}; {known}; {basis(run)}"
-    if chosen.fit is Fit.DOES_NOT_FIT:
+    if chosen.verdict is Verdict.DOES_NOT_FIT:
         st.error(plain(told))
         if message := message_of(run.failures[0], chosen):
             st.code(message, language=None, wrap_lines=True)
-    elif chosen.fit is Fit.FITS and not run.is_rules_only:
+    elif chosen.verdict is Verdict.FITS and not run.is_rules_only:
         st.success(plain(told))
     else:
         st.info(plain(told))

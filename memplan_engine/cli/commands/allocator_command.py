@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from memplan_engine.accelerators.presets import PRESETS, accelerator
-from memplan_engine.allocator.answers import Fit, three_answers
+from memplan_engine.allocator.answers import three_answers
 from memplan_engine.allocator.settings import parse_settings
 from memplan_engine.allocator.simulated_recording import simulated_recording
 from memplan_engine.cli.app import app
@@ -24,11 +24,10 @@ from memplan_engine.recordings.observation import Observation
 from memplan_engine.recordings.recorded_problem import recorded_plan
 from memplan_engine.reporters.allocator.answer_tables import answers_summary, answers_tables
 from memplan_engine.units import parse_bytes
+from memplan_engine.verdict import EXIT_CODES
 
 HEAD_BYTES = 4096
 MOST_COMMUNICATORS = 10_000
-EXIT_CODES = {Fit.FITS: 0, Fit.DOES_NOT_FIT: 1, Fit.DEPENDS: 3}
-"""As of the verbs that decide a capacity."""
 
 
 @app.command()
@@ -68,7 +67,7 @@ def allocator(
 
     Where FILE recorded an out-of-memory: which settings would have met the request that failed.
 
-    Exit code with --device or --capacity: 0 fits, 1 does not, 3 depends on what else is held.
+    Exit code with --device or --capacity: 0 fits, 1 does not, 3 undecided: depends on what else is held.
     """
     settings = None if setting is None else parse_settings(",".join(setting), "--setting")
     gpu = None if device is None else accelerator(device)
@@ -88,8 +87,8 @@ def allocator(
     if output:
         write(recorded_plan(simulated_recording(answers.chosen.run)), output)
     show(as_json, lambda: answers_summary(answers, what_if), lambda: answers_tables(answers, what_if))
-    if answers.chosen.fit is not None and (gpu or nbytes is not None):
-        raise typer.Exit(EXIT_CODES[answers.chosen.fit])
+    if answers.chosen.verdict is not None and (gpu or nbytes is not None):
+        raise typer.Exit(EXIT_CODES[answers.chosen.verdict])
 
 
 def _source(file: Path, card: int | None) -> Recording | Observation:

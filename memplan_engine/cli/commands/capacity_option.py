@@ -9,15 +9,14 @@ import typer
 from memplan_engine.cli.output import show, tell
 from memplan_engine.cli.progress import solve_in_sight
 from memplan_engine.errors import InputError
-from memplan_engine.feasibility.decision import Decision, Verdict, decide, decides, deciding, find_core
+from memplan_engine.feasibility.decision import Decision, decide, decides, deciding, find_core
 from memplan_engine.files import write
 from memplan_engine.problem import Problem
 from memplan_engine.reporters.plan_tables import offsets
 from memplan_engine.reporters.what_if_tables import decision_summary, decision_tables
 from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.units import format_bytes, parse_bytes
-
-EXIT_CODES = {Verdict.FITS: 0, Verdict.DOES_NOT_FIT: 1, Verdict.UNDECIDED: 3}
+from memplan_engine.verdict import EXIT_CODES, Verdict
 
 
 def capacity_of(text: str | None, strategy: str) -> int:

@@ -13,7 +13,6 @@ from memplan_engine.advice.source_edits import Edited
 from memplan_engine.advice.source_patch import Recaptured, SourcePatch, patch_of
 from memplan_engine.advice.stage_changes import stage_changes
 from memplan_engine.cli.app import app
-from memplan_engine.cli.commands.capacity_option import EXIT_CODES
 from memplan_engine.cli.commands.capture_command import ACCUMULATE, CLIP, FOREACH, OPTIMIZER, step_options
 from memplan_engine.cli.model_argument import is_factory
 from memplan_engine.cli.options import (
@@ -36,6 +35,7 @@ from memplan_engine.preparation import Preparation
 from memplan_engine.reporters.fit.fit_tables import fit_stages_summary, fit_stages_tables
 from memplan_engine.system import write_atomically
 from memplan_engine.units import parse_bytes
+from memplan_engine.verdict import EXIT_CODES
 
 MODEL = Annotated[
     str,

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from memplan_engine.cli.app import app
-from memplan_engine.cli.commands.capacity_option import EXIT_CODES
 from memplan_engine.cli.options import (
     ALL_ROWS,
     AS_JSON,
@@ -36,6 +35,7 @@ from memplan_engine.problem import Problem
 from memplan_engine.reporters.what_if_tables import what_if_summary, what_if_tables
 from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.units import parse_bytes
+from memplan_engine.verdict import EXIT_CODES
 from memplan_engine.what_if.apply import apply
 from memplan_engine.what_if.edits import Edit, parse_edit
 from memplan_engine.what_if.suggestions.suggest import DECIDING_SECONDS, DEFAULT_SECONDS, FitReport, fit_into

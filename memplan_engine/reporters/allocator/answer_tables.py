@@ -7,13 +7,14 @@ from typing import Any
 from rich.console import RenderableType
 from rich.table import Table
 
-from memplan_engine.allocator.answers import Answers, Fit, SettingsAdvice, SettingsAnswer
+from memplan_engine.allocator.answers import Answers, SettingsAdvice, SettingsAnswer
 from memplan_engine.allocator.device import Device
 from memplan_engine.allocator.settings import VARIABLE
 from memplan_engine.allocator.simulation import AllocatorRun, OutOfMemory
 from memplan_engine.recordings.cost import OverTime, thinned
 from memplan_engine.reporters.rich_tables import label_table, make_table, numbers, plain_text
 from memplan_engine.units import exact, format_bytes, format_percent, format_signed
+from memplan_engine.verdict import Verdict, verdict_text
 
 MOST_POINTS = 2_000
 MOST_FAILURES = 3
@@ -77,7 +78,8 @@ def _settings(answer: SettingsAnswer, live: int) -> dict[str, Any]:
         "segments": int((run.log[:, 2] > 0).sum()),
         "device_least_bytes": None if total is None else total[0],
         "device_most_bytes": None if total is None else total[1],
-        "fit": answer.fit,
+        "verdict": answer.verdict,
+        "reason": answer.reason,
         "retries": 0 if on_device is None else on_device.retries,
         "out_of_memory": [] if on_device is None else [_failure(each, answer) for each in on_device.failures],
     }
@@ -180,21 +182,22 @@ def _capacity(device: Device) -> str:
 
 def verdict_words(answer: SettingsAnswer) -> str:
     """Whether it fits on its device, and what does not."""
-    run, fit = answer.on_device, answer.fit
-    if run is None or fit is None:
+    run, verdict = answer.on_device, answer.verdict
+    if run is None or verdict is None:
         return "no device"
+    words = verdict_text(verdict, answer.reason)
     again = f", after what was cached had to go back {run.retries:,} ×" if run.retries else ""
-    if fit is Fit.DOES_NOT_FIT:
+    if verdict is Verdict.DOES_NOT_FIT:
         failure = run.failures[0]
         again = ", as recorded" if failure.was_recorded else ""
         where = f"asked for at step {failure.event + 1:,} cannot be met{again}"
-        return f"{fit}: {format_bytes(failure.asked)} {where}"
-    return f"{fit}{again}"
+        return f"{words}: {format_bytes(failure.asked)} {where}"
+    return f"{words}{again}"
 
 
 def settings_columns(answers: Answers) -> dict[str, list[Any]]:
     """The chosen settings and below them what else was tried, with the difference that it makes: a list for
-    each column, exact `bytes` among them, `fit` where there is a device."""
+    each column, exact `bytes` among them, `verdict` where there is a device."""
     every = (answers.chosen, *answers.others)
     base = answers.chosen.run.peak_reserved
     changes = [format_signed(each.run.peak_reserved - base) for each in answers.others]
@@ -206,7 +209,7 @@ def settings_columns(answers: Answers) -> dict[str, list[Any]]:
         "basis": [basis(each.run) for each in every],
     }
     if answers.chosen.device is not None:
-        columns["fit"] = [str(each.fit) for each in every]
+        columns["verdict"] = [str(each.verdict) for each in every]
     return columns
 
 

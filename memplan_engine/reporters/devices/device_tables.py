@@ -9,7 +9,6 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from memplan_engine.accelerators.presets import Accelerator
-from memplan_engine.allocator.answers import Fit
 from memplan_engine.devices.rank_answers import DeviceAnswers, RankAnswer
 from memplan_engine.devices.rank_timeline import held_at_peak
 from memplan_engine.recordings.observed_flow import Flow
@@ -18,7 +17,6 @@ from memplan_engine.reporters.rich_tables import label_table, make_table, number
 from memplan_engine.units import exact, format_bytes
 
 NATIVE = "native"
-VERDICTS = {Fit.FITS: "fits", Fit.DEPENDS: "depends", Fit.DOES_NOT_FIT: "does not fit"}
 
 
 def devices_summary(answers: DeviceAnswers, gpu: Accelerator) -> dict[str, Any]:
@@ -28,7 +26,8 @@ def devices_summary(answers: DeviceAnswers, gpu: Accelerator) -> dict[str, Any]:
         "device_bytes": gpu.usable_bytes,
         "world_size": answers.ranks[0].run.world_size,
         "fullest_rank": answers.fullest.run.rank,
-        "verdict": VERDICTS[answers.fullest.fit],
+        "verdict": answers.fullest.verdict,
+        "reason": answers.fullest.reason,
         "ranks": [_row(each) for each in answers.ranks],
         "notes": list(answers.notes),
     }
@@ -61,7 +60,8 @@ def _row(answer: RankAnswer) -> dict[str, Any]:
             }
             for overhead, count in answers.chosen.device.overheads
         ],
-        "verdict": VERDICTS[answer.fit],
+        "verdict": answer.verdict,
+        "reason": answer.reason,
         "peak_op": op,
         "peak_source": source,
         "categories": peak_categories(run.observation.flow),
@@ -114,7 +114,7 @@ def _ranks(answers: DeviceAnswers) -> Table:
         others = [format_bytes(other.run.peak_reserved) for other in each.answers.others]
         stages = ", ".join(map(str, each.run.stages)) or "–"
         figures = [format_bytes(each.answers.live_bytes), format_bytes(each.reserved_bytes), *others]
-        verdict = VERDICTS[each.fit] + (", fullest" if each is answers.fullest else "")
+        verdict = each.verdict + (", fullest" if each is answers.fullest else "")
         rows.append([written(each.run.ranks), stages, *figures, f"{low} to {high}", verdict])
     columns = ["ranks", "stage", *numbers("live", *heads, "device total"), "verdict"]
     return make_table(columns, rows)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from memplan_engine.accelerators.presets import Accelerator
-from memplan_engine.allocator.answers import Fit
 from memplan_engine.devices.rank_answers import DeviceAnswers, RankAnswer
 from memplan_engine.devices.rank_timeline import ops_of_events, place_of
 from memplan_engine.recordings.observed_flow import flow_peak
 from memplan_engine.units import format_bytes
+from memplan_engine.verdict import Verdict, verdict_text
 
 BEFORE_ALL = "before the first op"
 """Where a rank runs out whose weights alone are too large."""
@@ -31,16 +31,17 @@ def where_text(answer: RankAnswer) -> str:
 
 
 def device_headline(answers: DeviceAnswers, gpu: Accelerator) -> tuple[str, str]:
-    """The verdict and its reason: "does not fit", "rank 3 runs out first, 81.9 GiB reserved of …"."""
+    """The verdict and what it rests on: "does not fit", "rank 3 runs out first, 81.9 GiB reserved of …"."""
     fullest = answers.fullest
     rank, reserved = f"rank {fullest.run.rank}", format_bytes(fullest.reserved_bytes)
     usable = format_bytes(gpu.usable_bytes)
-    if fullest.fit is Fit.DOES_NOT_FIT:
+    verdict = verdict_text(fullest.verdict, fullest.reason)
+    if fullest.verdict is Verdict.DOES_NOT_FIT:
         device, where = fullest.answers.chosen.device, where_text(fullest)
         assert device is not None
         left = f"{format_bytes(device.most_left)} left of {usable}"
         at = where if where == BEFORE_ALL else f"at {where}"
-        return "does not fit", f"{rank} runs out first, {reserved} to reserve, at most {left}, {at}"
+        return verdict, f"{rank} runs out first, {reserved} to reserve, at most {left}, {at}"
     low, high = map(format_bytes, fullest.total_bytes)
     told = f"{rank} is the fullest, {low} to {high} of its device, {reserved} of that reserved"
-    return str(fullest.fit), told
+    return verdict, told

@@ -15,7 +15,6 @@ from memplan_engine.devices.sweep_answers import (
     largest_fitting,
 )
 from memplan_engine.recordings.configuration import named
-from memplan_engine.reporters.devices.device_tables import VERDICTS
 from memplan_engine.reporters.rich_tables import make_table, numbers, plain_text
 from memplan_engine.units import format_bytes
 
@@ -60,7 +59,8 @@ def _row(answer: ConfigurationAnswer, first: ConfigurationAnswer | None) -> dict
         "live_bytes": fullest.answers.live_bytes,
         "reserved_bytes": fullest.reserved_bytes,
         "device_total_bytes": list(fullest.total_bytes),
-        "verdict": VERDICTS[fullest.fit],
+        "verdict": fullest.verdict,
+        "reason": fullest.reason,
         "peak_source": fullest.peak[1],
         "saved_bytes": change_of(first.answers, answers).saved_bytes,
     }
@@ -110,7 +110,7 @@ def _cells(answer: ConfigurationAnswer, first: ConfigurationAnswer | None) -> li
         format_bytes(fullest.reserved_bytes),
         f"{low} to {high}",
         "" if answer is first else _saved(first.answers, answers),
-        VERDICTS[fullest.fit],
+        fullest.verdict,
         " at ".join(part for part in fullest.peak if part),
     ]
 

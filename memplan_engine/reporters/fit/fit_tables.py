@@ -10,7 +10,7 @@ from memplan_engine.advice.fit_stages import Fitted, Stage
 from memplan_engine.advice.source_patch import SourcePatch
 from memplan_engine.advice.stage_changes import StageChange
 from memplan_engine.analysis.claims import claim_summary
-from memplan_engine.feasibility.decision import Core, Verdict, find_core
+from memplan_engine.feasibility.decision import Core, find_core
 from memplan_engine.graph import Op
 from memplan_engine.reporters.advice_tables import code_entries, code_lines
 from memplan_engine.reporters.fit.fit_words import TOLD, fit_verdict, held_words, patch_words
@@ -19,6 +19,7 @@ from memplan_engine.reporters.rich_tables import label_table, make_table, number
 from memplan_engine.reporters.what_if_tables import core_summary, core_words
 from memplan_engine.rewrites.held_gradients import HeldGradients
 from memplan_engine.units import exact, format_bytes, format_percent
+from memplan_engine.verdict import Verdict
 
 
 def fit_stages_summary(fitted: Fitted, changes: tuple[StageChange, ...] = ()) -> dict[str, Any]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from memplan_engine.advice.fit_stages import Fitted, Stage, StageName
 from memplan_engine.advice.source_patch import SourcePatch
-from memplan_engine.feasibility.decision import Verdict
 from memplan_engine.graph import Op
 from memplan_engine.rewrites.held_gradients import HeldBy, HeldGradients
 from memplan_engine.units import exact, format_bytes, format_exactly
+from memplan_engine.verdict import Verdict, verdict_text
 
 TOLD = {
     StageName.CAPTURED: "as captured",
@@ -25,13 +25,16 @@ def fit_verdict(fitted: Fitted, unfinished: bool = False) -> tuple[str, str]:
     if fitted.capacity is None:
         return f"Needs {format_bytes(fitted.needed_bytes)}:", f"{how}, {parts}"
     size = format_exactly(fitted.capacity)
-    if fitted.verdict is Verdict.FITS:
-        return f"Fits in {size}:", f"{how}, {parts}"
-    if fitted.verdict is Verdict.DOES_NOT_FIT:
-        return f"Does not fit in {size}, proved:", f"{_least(fitted)} ({fitted.proof})"
-    if unfinished:
+    if fitted.verdict is Verdict.UNDECIDED and unfinished:
         return f"Does not fit in {size} yet:", f"so far {how}, {parts}"
-    return f"Undecided for {size}:", f"the best found is {how}, {parts}"
+    assert fitted.verdict is not None
+    words = verdict_text(fitted.verdict, capacity=size)
+    words = words[:1].upper() + words[1:]
+    if fitted.verdict is Verdict.FITS:
+        return f"{words}:", f"{how}, {parts}"
+    if fitted.verdict is Verdict.DOES_NOT_FIT:
+        return f"{words}, proved:", f"{_least(fitted)} ({fitted.proof})"
+    return f"{words}:", f"the best found is {how}, {parts}"
 
 
 def _least(fitted: Fitted) -> str:

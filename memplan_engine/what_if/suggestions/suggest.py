@@ -9,11 +9,12 @@ from enum import StrEnum
 import numpy as np
 
 from memplan_engine.bounds import contributors
-from memplan_engine.feasibility.decision import Decision, Verdict
+from memplan_engine.feasibility.decision import Decision
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Buffer, Problem
 from memplan_engine.profile import live_at
 from memplan_engine.strategies.base import NODES_PER_SECOND, SolveLimits, limits_were_budget
+from memplan_engine.verdict import Verdict
 from memplan_engine.what_if.edits import Align, Drop, Edit, Pin, Resize, Shorten, Split
 from memplan_engine.what_if.suggestions.cover import (
     Cover,

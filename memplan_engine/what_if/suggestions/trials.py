@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from memplan_engine.feasibility.decision import Decision, Verdict, decide
+from memplan_engine.feasibility.decision import Decision, decide
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
 from memplan_engine.strategies.base import SolveLimits
+from memplan_engine.verdict import Verdict
 from memplan_engine.what_if.apply import apply
 from memplan_engine.what_if.edits import Edit
 

@@ -15,11 +15,11 @@ from memplan_dashboard.background.scheduler import JobScheduler
 
 from memplan_engine import Graph, fit_graph, load, validate_plan
 from memplan_engine.advice.fit_stages import LOWERING, StageName, summed_up
-from memplan_engine.feasibility.decision import Verdict
 from memplan_engine.graph import Op, Phase
 from memplan_engine.preparation import Preparation
 from memplan_engine.rewrites.held_gradients import held_gradients
 from memplan_engine.strategies.base import SolveLimits
+from memplan_engine.verdict import Verdict
 from tests import ROOT
 from tests.dashboard.background.test_jobs import until
 from tests.rewrites.test_held_gradients import clip, step, update

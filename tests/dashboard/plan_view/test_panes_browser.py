@@ -194,7 +194,7 @@ def test_exact_bytes_proof_certificate_and_files_are_one_row_and_the_proof_stays
     field = proof.get_by_role("textbox", name="Fits in")
     field.fill("40MiB")
     field.press("Enter")
-    proof.get_by_text("the arena does not fit into 40 MiB (41,943,040 B), proved").wait_for()
+    proof.get_by_text("the arena does not fit in 40 MiB (41,943,040 B), proved").wait_for()
     assert page.address["capacity"] == "40"
     page.page.get_by_text("Does not fit, 11 MiB over").first.wait_for()
     # With a capacity, too, the chips are one row, no card hides that it fits, and all is above the fold.

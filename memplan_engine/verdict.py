@@ -1,0 +1,38 @@
+"""The answer to "does it fit": one enum, its reasons, its exit codes and its words for the whole project."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """Whether something fits into a capacity."""
+
+    FITS = "fits"
+    DOES_NOT_FIT = "does not fit"
+    UNDECIDED = "undecided"
+
+
+class Reason(StrEnum):
+    """What an undecided verdict depends on where no longer search would decide it."""
+
+    OTHERS_HOLD = "depends on what else is held"
+
+
+EXIT_CODES = {Verdict.FITS: 0, Verdict.DOES_NOT_FIT: 1, Verdict.UNDECIDED: 3}
+"""The exit codes of all verbs that take a capacity or a device."""
+
+
+def verdict_text(
+    verdict: Verdict, reason: Reason | None = None, *, what: str = "", capacity: str = ""
+) -> str:
+    """Return the verdict in words, lower case.
+
+    "fits in 24 GiB", "the arena does not fit in 5 MiB", "undecided whether it fits in 24 GiB (depends on what
+    else is held)"; without `capacity` just "undecided (…)".
+    """
+    room = f" in {capacity}" if capacity else ""
+    if verdict is Verdict.UNDECIDED:
+        question = f" whether {what or 'it'} fits{room}" if what or room else ""
+        return f"{verdict}{question}" + (f" ({reason})" if reason else "")
+    return f"{what} {verdict}{room}".lstrip()
