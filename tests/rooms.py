@@ -176,7 +176,7 @@ ROOMS: dict[str, str] = {
     ),
     "memplan_dashboard.widgets": (
         "units graph problem profile analysis strategies planner recordings symbolic rewrites.order "
-        "preparation advice plotting memplan_dashboard.background memplan_dashboard.charts "
+        "verdict preparation advice plotting memplan_dashboard.background memplan_dashboard.charts "
         "memplan_dashboard.plan_view memplan_dashboard.session"
     ),
     "memplan_dashboard.notebook": (

@@ -12,9 +12,9 @@ from memplan_dashboard.session.messages import plain, show_error
 from memplan_dashboard.session.searches import LIMITS, Search
 from memplan_dashboard.widgets.controls import bound
 
-from memplan_engine import Verdict
 from memplan_engine.analysis.claims import optimal_for
 from memplan_engine.units import format_bytes, format_percent
+from memplan_engine.verdict import Verdict, verdict_text
 
 EVERY_SECONDS = 1.0
 LIMIT = "Then the search is paused. Keep solving goes on from there."
@@ -68,8 +68,9 @@ def _headline(search: Search, snapshot: JobSnapshot) -> str:
     if snapshot.state is State.RUNNING:
         return f"Searching{size}: {spent} of {format_seconds(snapshot.until)}"
     if capacity is not None and search.verdict is not Verdict.UNDECIDED:
-        fits = search.verdict is Verdict.FITS
-        return f"{'Fits' if fits else 'Proved not to fit'} into {format_bytes(capacity)} after {spent}"
+        words = verdict_text(search.verdict, capacity=format_bytes(capacity))
+        how = "found" if search.verdict is Verdict.FITS else "proved"
+        return f"{words[:1].upper()}{words[1:]}, {how} after {spent}"
     if snapshot.state is State.WAITING:
         if searches.scheduler().waits_for_its_own(search.job):
             return "Starts when the other side's search ends"

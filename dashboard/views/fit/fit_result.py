@@ -18,7 +18,7 @@ from memplan_engine.formats.memplan_json.schedule_format import order_bytes
 from memplan_engine.reporters.diff_words import rewrite_rows
 from memplan_engine.reporters.fit.fit_words import TOLD, fit_proof, fit_verdict, held_words, patch_words
 from memplan_engine.units import exact, format_bytes, format_percent
-from memplan_engine.verdict import Verdict
+from memplan_engine.verdict import Verdict, verdict_text
 
 STILL = {"displayModeBar": False}
 MOST_LINES = 2
@@ -60,13 +60,16 @@ def show_answer(fitted: Fitted, unfinished: bool) -> None:
 
 
 def _verdict_chip(fitted: Fitted, unfinished: bool) -> None:
+    if fitted.verdict is None:
+        return
+    words = verdict_text(fitted.verdict)
     if fitted.verdict is Verdict.FITS:
-        st.badge("fits", icon=":material/check:", color="green")
+        st.badge(words, icon=":material/check:", color="green")
     elif fitted.verdict is Verdict.DOES_NOT_FIT:
-        st.badge("does not fit", icon=":material/block:", color="red", help=plain(f"Proved: {fitted.proof}"))
-    elif fitted.verdict is not None and not unfinished:
+        st.badge(words, icon=":material/block:", color="red", help=plain(f"Proved: {fitted.proof}"))
+    elif not unfinished:
         told = "No stage fits, and there is no proof that none can"
-        st.badge("undecided", icon=":material/help:", color="orange", help=told)
+        st.badge(words, icon=":material/help:", color="orange", help=told)
 
 
 def show_stages(fitted: Fitted) -> None:
