@@ -40,6 +40,10 @@ settings.load_profile("quick")
 if sys.__stdin__ is None:
     sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BytesIO(), "utf-8")  # type: ignore[misc]
 
+# Where these are set, rich takes every stream for a terminal, or none.
+for variable in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+    os.environ.pop(variable, None)
+
 # A shell that starts the suite in the background has SIGINT ignored, and every child would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -58,7 +58,7 @@ def test_it_goes_on_over_a_reload_and_cancel_keeps_the_stages(layers_url, open_p
     shown.page.get_by_role("button", name="Cancel").click()
     shown.page.get_by_text("Cancelled: these are the stages that were there.").wait_for()
     shown.settled()
-    assert shown.page.evaluate(f"({BARS})()") >= 2
+    shown.page.wait_for_function(f"({BARS})() >= 2")
     assert not told.count()
 
 
@@ -68,4 +68,5 @@ def test_a_narrow_page_holds_all_of_it(dashboard_url, open_page, scheme):
     shown = DashboardPage(tab, wait=False)
     shown.page.get_by_text("Needs 17 KiB: another order of the ops").wait_for()
     shown.settled()
+    shown.page.wait_for_function(f"({BARS})() > 0")
     assert not shown.page.evaluate(WIDER)

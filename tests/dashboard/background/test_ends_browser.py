@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("playwright")
-from tests.dashboard.background.test_jobs import is_running, until
+from tests.dashboard.background.test_jobs import until
 from tests.dashboard.background.test_jobs_browser import make_site, press, searching, solvers, until_some
 from tests.support.browser import import_path, open_tab, reserved_port
 from tests.support.dashboard_page import DashboardPage
+from tests.support.processes import is_running
 from tests.support.waiting import HANG_SECONDS
 
 pytestmark = [

@@ -29,6 +29,7 @@ from memplan_engine.bounds import Bound, BoundKind
 from memplan_engine.strategies import get_strategy
 from memplan_engine.strategies.base import Placement
 from tests import ROOT
+from tests.support.processes import is_running
 from tests.support.slow_strategies import UNIT, Deaf, LateProof, SlowSearch, write_distribution
 from tests.support.waiting import HANG_SECONDS, wait_until
 
@@ -88,14 +89,6 @@ class Clock:
 
 def improved(job):
     return job.best.arena_bytes < job.first.arena_bytes
-
-
-def is_running(pid):
-    """Whether there is such a process, other than as an entry that nobody has read."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
 
 
 # Messages.

@@ -17,7 +17,8 @@ from memplan_dashboard.background.jobs import State, spawn
 from memplan_dashboard.background.run_job import PROCESS, Asked, RunJob
 from memplan_dashboard.background.spare import Spare
 
-from tests.dashboard.background.test_jobs import Clock, is_running, until
+from tests.dashboard.background.test_jobs import Clock, until
+from tests.support.processes import is_running
 from tests.support.waiting import HANG_SECONDS
 
 MODULE = "tests.support.waiting_process"

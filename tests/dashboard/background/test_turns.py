@@ -10,7 +10,8 @@ from memplan_dashboard.background import scheduler
 from memplan_dashboard.background.jobs import ProcessJob, State
 from memplan_dashboard.background.scheduler import JobScheduler
 
-from tests.dashboard.background.test_jobs import improved, is_running, make_job, posix, until
+from tests.dashboard.background.test_jobs import improved, make_job, posix, until
+from tests.support.processes import is_running
 
 
 @dataclass(eq=False)
