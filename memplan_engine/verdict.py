@@ -17,6 +17,9 @@ class Reason(StrEnum):
     """What an undecided verdict depends on where no longer search would decide it."""
 
     OTHERS_HOLD = "depends on what else is held"
+    UNKNOWN_INSIDE = "what is inside an op is not planned"
+    UNKNOWN_SIZES = "some sizes depend on the data"
+    PARTIAL = "the recording is partial"
 
 
 EXIT_CODES = {Verdict.FITS: 0, Verdict.DOES_NOT_FIT: 1, Verdict.UNDECIDED: 3}

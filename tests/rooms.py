@@ -76,7 +76,7 @@ ROOMS: dict[str, str] = {
     "rewrites.order": (
         "kernels kernels.order errors graph op_kinds schedule problem strategies rewrites.reuse"
     ),
-    "feasibility": "verdict errors problem bounds plan strategies planner",
+    "feasibility": "verdict errors units problem bounds plan analysis strategies planner",
     "what_if": "errors graph problem",
     "what_if.suggestions": (
         "verdict problem profile bounds plan strategies strategies.constructive feasibility what_if"

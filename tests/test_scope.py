@@ -220,7 +220,7 @@ def test_ops_whose_insides_nobody_saw_are_named() -> None:
         "; temporaries inside ops are unknown, those of LSTM may be several times as large"
     )
     problem = to_problem(capture(Branches(), (torch.ones(4),)))
-    assert counted(problem).endswith("; the insides of cond are not known")
+    assert counted(problem).endswith("; the insides of cond are not planned")
 
 
 FACTORY = """

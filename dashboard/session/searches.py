@@ -152,7 +152,7 @@ def keep_on(search: Search, beside: Sequence[Search] = ()) -> None:
 
 def verdict_of(plan: Plan, capacity: int) -> Verdict:
     """What `plan` and its bound say of `capacity` bytes; UNDECIDED: this plan does not, another may."""
-    return Decision(capacity, plan).verdict
+    return Decision(capacity, plan).placed
 
 
 def _searches() -> dict[tuple[Document, str], Search]:

@@ -12,6 +12,7 @@ from memplan_dashboard.session.messages import plain, show_error
 from memplan_dashboard.session.searches import LIMITS, Search
 from memplan_dashboard.widgets.controls import bound
 
+from memplan_engine import Decision
 from memplan_engine.analysis.claims import optimal_for
 from memplan_engine.units import format_bytes, format_percent
 from memplan_engine.verdict import Verdict, verdict_text
@@ -68,8 +69,9 @@ def _headline(search: Search, snapshot: JobSnapshot) -> str:
     if snapshot.state is State.RUNNING:
         return f"Searching{size}: {spent} of {format_seconds(snapshot.until)}"
     if capacity is not None and search.verdict is not Verdict.UNDECIDED:
-        words = verdict_text(search.verdict, capacity=format_bytes(capacity))
-        how = "found" if search.verdict is Verdict.FITS else "proved"
+        decision = Decision(capacity, search.job.best)
+        words = verdict_text(decision.verdict, decision.reason, capacity=format_bytes(capacity))
+        how = "proved" if decision.verdict is Verdict.DOES_NOT_FIT else "found"
         return f"{words[:1].upper()}{words[1:]}, {how} after {spent}"
     if snapshot.state is State.WAITING:
         if searches.scheduler().waits_for_its_own(search.job):

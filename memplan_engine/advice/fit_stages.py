@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from memplan_engine.analysis.claims import doubt
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Role, storage_bytes
 from memplan_engine.plan import Plan
@@ -20,7 +21,7 @@ from memplan_engine.rewrites.order.reorder import Reordered
 from memplan_engine.rewrites.reuse.kinds import is_concat
 from memplan_engine.schedule import Schedule, in_order_of
 from memplan_engine.strategies.base import SolveLimits
-from memplan_engine.verdict import Verdict
+from memplan_engine.verdict import Reason, Verdict
 
 STAGE_SECONDS = 10.0
 """Of each search of a stage, for the order and for the plan, where no limit is given."""
@@ -106,6 +107,8 @@ class Fitted:
     """Whether no stage was left out because somebody cancelled."""
     gradients: tuple[HeldGradients, ...] = ()
     """The gradients of a training step, by what keeps them from being freed one by one."""
+    reason: Reason | None = None
+    """Why an undecided verdict stays undecided whatever the stages reach."""
 
     @property
     def best(self) -> Stage:
@@ -197,8 +200,11 @@ def summed_up(
         reached = reached[: reached.index(stages[-1].name)]
     skipped = tuple((name, why) for name in reached if (why := _left_out(name, graph, only)))
     verdict, proof = _judge(capacity, state, stages, end)
+    reason = None
+    if verdict in (Verdict.FITS, Verdict.UNDECIDED) and (reason := doubt(stages[0].plan.problem)):
+        verdict = Verdict.UNDECIDED
     complete = True in fitting or stages[-1].name is end
-    return Fitted(capacity, state, tuple(stages), skipped, verdict, proof, complete, held)
+    return Fitted(capacity, state, tuple(stages), skipped, verdict, proof, complete, held, reason)
 
 
 def _check(graph: Graph, capacity: int | None, only: Sequence[str], how: Preparation) -> None:

@@ -8,7 +8,7 @@ from memplan_engine.graph import Role, storage_bytes, unknown_sizes
 from memplan_engine.problem import Problem
 from memplan_engine.scope import Scope, scope_summary, scope_words
 from memplan_engine.units import exact, format_bytes, format_percent
-from memplan_engine.verdict import Verdict, verdict_text
+from memplan_engine.verdict import Reason, Verdict, verdict_text
 
 if TYPE_CHECKING:
     from memplan_engine.plan import Plan
@@ -25,17 +25,41 @@ _SCRATCH = {
 }
 
 
+CALLS = {"If", "Loop", "Scan", "SequenceMap"}
+"""Operators of ONNX that run graphs of their own."""
+
+
 def counted(problem: Problem) -> str:
-    """What the figures of `problem` count, and which ops hold more than is known."""
+    """Return what the figures of `problem` count, and which ops hold more than is known."""
     sentence = scope_words(problem.scope)
-    kinds = {op.kind for op in problem.origin.graph.ops} if problem.origin else set()
+    if problem.scope is Scope.GRAPH and (cells := sorted(CELLS & _kinds(problem))):
+        sentence += f", those of {', '.join(cells)} may be several times as large"
+    calls = unknown_insides(problem)
+    return f"{sentence}; the insides of {', '.join(calls)} are not planned" if calls else sentence
+
+
+def unknown_insides(problem: Problem) -> tuple[str, ...]:
+    """Return the kinds of ops that run graphs of their own; what these hold is in no figure of `problem`."""
     if problem.scope in (Scope.WITH_TEMPORARIES, Scope.WITH_KERNELS):
-        # Operators that call graphs have names without a dot; what happens inside these nobody has seen.
-        calls = sorted(kind for kind in kinds if "." not in kind)
-        return f"{sentence}; the insides of {', '.join(calls)} are not known" if calls else sentence
-    if problem.scope is Scope.GRAPH and (cells := sorted(CELLS & kinds)):
-        return f"{sentence}, those of {', '.join(cells)} may be several times as large"
-    return sentence
+        # torch's operators that call graphs have names without a dot.
+        return tuple(sorted(kind for kind in _kinds(problem) if "." not in kind))
+    return tuple(sorted(CALLS & _kinds(problem))) if problem.scope is Scope.GRAPH else ()
+
+
+def doubt(problem: Problem) -> Reason | None:
+    """Return why a run may hold more than every figure of `problem`; None for no reason.
+
+    With a doubt, figures are "at least" and whatever fits is undecided.
+    """
+    if unknown_insides(problem):
+        return Reason.UNKNOWN_INSIDE
+    if problem.origin and unknown_sizes(problem.origin.graph):
+        return Reason.UNKNOWN_SIZES
+    return None
+
+
+def _kinds(problem: Problem) -> set[str]:
+    return {op.kind for op in problem.origin.graph.ops} if problem.origin else set()
 
 
 def claim_summary(problem: Problem) -> dict[str, str]:
@@ -69,7 +93,12 @@ def optimal_for(problem: Problem) -> str:
     if problem.origin is None:
         return "what the run allocated" if problem.scope is Scope.EAGER else "the buffers listed"
     qualifier = " of known size" if unknown_sizes(problem.origin.graph) else ""
-    return f"the graph's storages{qualifier}"
+    return f"the graph's storages{qualifier}{_outside(problem)}"
+
+
+def _outside(problem: Problem) -> str:
+    calls = unknown_insides(problem)
+    return f" outside {', '.join(calls)}" if calls else ""
 
 
 def verdict(plan: Plan) -> str:
@@ -77,7 +106,8 @@ def verdict(plan: Plan) -> str:
     if not plan.optimal:
         return ""
     origin = plan.problem.origin
-    return "arena optimal" + " for known sizes" * bool(origin and unknown_sizes(origin.graph))
+    sizes = " for known sizes" * bool(origin and unknown_sizes(origin.graph))
+    return f"arena optimal{sizes}{_outside(plan.problem)}"
 
 
 def over_bound(plan: Plan) -> str:
@@ -97,6 +127,8 @@ def beside(plan: Plan) -> str:
     if problem.origin and (unknown := unknown_sizes(problem.origin.graph)):
         verb = "is" if len(unknown) == 1 else "are"
         parts.append(f"{_storages(len(unknown))} of unknown size {verb} not counted")
+    if calls := unknown_insides(problem):
+        parts.append(f"what is inside {', '.join(calls)} is not counted")
     return "; ".join(parts)
 
 

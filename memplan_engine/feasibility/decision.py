@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from memplan_engine.analysis.claims import doubt
 from memplan_engine.bounds import Bound, BoundKind, contributors, lower_bound
 from memplan_engine.errors import InputError
 from memplan_engine.plan import Plan
@@ -17,13 +18,14 @@ from memplan_engine.planner import make_plan
 from memplan_engine.problem import Problem, select
 from memplan_engine.strategies import get_strategy, known_strategies
 from memplan_engine.strategies.base import SolveLimits, limits_were_budget, with_capacity
-from memplan_engine.verdict import Verdict
+from memplan_engine.units import exact
+from memplan_engine.verdict import Reason, Verdict, verdict_text
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
-    """Whether `plan.problem` fits into `capacity` bytes. `plan` is the best one found, and it fits when the
-    verdict is FITS; when it is DOES_NOT_FIT, `plan.bound` passes the capacity, and its certificate names
+    """Whether `plan.problem` fits into `capacity` bytes. `plan` is the best one found, and it fits when
+    `placed` is FITS; when it is DOES_NOT_FIT, `plan.bound` passes the capacity, and its certificate names
     buffers that cannot fit on their own (`bounds.contributors`)."""
 
     capacity: int
@@ -31,15 +33,30 @@ class Decision:
 
     @property
     def verdict(self) -> Verdict:
-        """Yes, no, or neither."""
+        """Return `placed`, but UNDECIDED where the buffers fit and a run may hold more (`reason`)."""
+        return Verdict.UNDECIDED if self.reason else self.placed
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why an undecided verdict stays undecided however long the search."""
+        return None if self.placed is Verdict.DOES_NOT_FIT else doubt(self.plan.problem)
+
+    @property
+    def words(self) -> str:
+        """Return "the arena fits in 4 MiB (4,194,304 B)", or what else the verdict is."""
+        return verdict_text(self.verdict, self.reason, what="the arena", capacity=exact(self.capacity))
+
+    @property
+    def placed(self) -> Verdict:
+        """Return whether the buffers of the problem fit."""
         if self.plan.arena_bytes <= self.capacity:
             return Verdict.FITS
         return Verdict.DOES_NOT_FIT if self.bound.nbytes > self.capacity else Verdict.UNDECIDED
 
     @property
     def whole(self) -> bool:
-        """Whether the arena fits with the workspace of its ops beside it."""
-        return self.plan.total_bytes <= self.capacity
+        """Return whether the arena fits together with the workspace of its ops, and no doubt is left."""
+        return self.plan.total_bytes <= self.capacity and self.reason is None
 
     @property
     def bound(self) -> Bound:

@@ -92,7 +92,11 @@ def _peak(f: PlanFigures) -> str:
     """ "6 KiB (6,144 B) at step 3", and how much of it is scratch of ops, beside the arena."""
     beside = f.peak_bytes - f.live_at_peak
     note = f", {exact(beside)} of it {f.workspace_name}" if beside else ""
-    return f"{exact(f.peak_bytes)} at step {f.peak_step:,}{note}"
+    return f"{_at_least(f)}{exact(f.peak_bytes)} at step {f.peak_step:,}{note}"
+
+
+def _at_least(f: PlanFigures) -> str:
+    return "at least " * f.at_least
 
 
 def _argument(f: PlanFigures) -> str:
@@ -107,15 +111,15 @@ FIGURES: tuple[Figure, ...] = (
     Figure(
         label="arena",
         facts=lambda f: {"arena_bytes": f.arena},
-        text=lambda f: exact(f.arena),
+        text=lambda f: _at_least(f) + exact(f.arena),
         report=lambda f: Card(
             "Arena",
-            format_bytes(f.arena),
+            _at_least(f) + format_bytes(f.arena),
             "meets the lower bound" if f.optimal else f"{format_percent(f.gap)} over the lower bound",
         ),
         page=lambda f: Card(
             "Arena",
-            format_bytes(f.arena),
+            _at_least(f) + format_bytes(f.arena),
             "meets the bound" if f.optimal else f"{format_percent(f.gap)} over bound",
         ),
     ),
@@ -175,7 +179,9 @@ FIGURES: tuple[Figure, ...] = (
         label="peak live bytes",
         facts=lambda f: {"peak_step": f.peak_step, "peak_bytes": f.peak_bytes},
         text=_peak,
-        report=lambda f: Card("Peak live bytes", format_bytes(f.peak_bytes), f"at step {f.peak_step:,}"),
+        report=lambda f: Card(
+            "Peak live bytes", _at_least(f) + format_bytes(f.peak_bytes), f"at step {f.peak_step:,}"
+        ),
         without=("notebook", "page"),
     ),
     Figure(

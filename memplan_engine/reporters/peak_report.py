@@ -10,6 +10,7 @@ from typing import Any
 from rich.table import Column, Table
 
 from memplan_engine.analysis.buffer_names import short_name
+from memplan_engine.analysis.claims import doubt
 from memplan_engine.analysis.peak import Peak
 from memplan_engine.analysis.peak_parts import Part, peak_parts
 from memplan_engine.analysis.peak_tree import Node
@@ -40,6 +41,7 @@ def headline(contents: Peak, problem: Problem, is_peak: bool = True) -> str:
     parts = [part_words(part, contents.nbytes) for part in peak_parts(contents, problem)]
     made_of = f": {'; '.join(parts)}" if parts else ""
     live = format_bytes(contents.nbytes)
+    live = "at least " * (doubt(problem) is not None) + live
     return f"{f'{PEAK_OF[problem.scope]} {live}' if is_peak else f'{live} live'} at {at}{made_of}"
 
 

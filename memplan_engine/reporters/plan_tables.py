@@ -10,7 +10,15 @@ from rich.table import Table
 from rich.text import Text
 
 from memplan_engine.analysis.buffer_names import buffer_names, layout_names
-from memplan_engine.analysis.claims import beside, claim_summary, counted, left_out, optimal_for, verdict
+from memplan_engine.analysis.claims import (
+    beside,
+    claim_summary,
+    counted,
+    doubt,
+    left_out,
+    optimal_for,
+    verdict,
+)
 from memplan_engine.analysis.plan_figures import figures_of
 from memplan_engine.bounds import BoundKind, contributors
 from memplan_engine.graph import unknown_sizes
@@ -68,7 +76,7 @@ def plan_table(plan: Plan, cut_by: str = "") -> RenderableType:
     ]
     parts: list[RenderableType] = [
         label_table(row for row in rows if row[1]),
-        plain_text(certificate(plan), style="green" if plan.optimal and not left_out(problem) else ""),
+        plain_text(certificate(plan), style="green" if plan.optimal and doubt(problem) is None else ""),
     ]
     if plan.cut_short:
         parts.append(plain_text(cut_short(plan, cut_by), style="yellow"))
@@ -221,7 +229,7 @@ def device_lines(problem: Problem) -> list[Text]:
     """What is held on the device at the fullest step, in a line, where there is a graph."""
     held = _on_device(problem)
     parts = (f"{name} {format_bytes(nbytes)}" for name, nbytes in held.items())
-    return [plain_text(f"{_held_words(held)}: {', '.join(parts)}")] if held else []
+    return [plain_text(f"{_held_words(held, problem)}: {', '.join(parts)}")] if held else []
 
 
 def _on_device(problem: Problem) -> dict[str, int]:
@@ -231,15 +239,16 @@ def _on_device(problem: Problem) -> dict[str, int]:
     return on_device(problem)
 
 
-def _held_words(held: dict[str, int]) -> str:
-    return f"on the device at most {format_bytes(sum(held.values()))} at one step"
+def _held_words(held: dict[str, int], problem: Problem) -> str:
+    most = "at most" if doubt(problem) is None else "at least"
+    return f"on the device {most} {format_bytes(sum(held.values()))} at one step"
 
 
 def _held(problem: Problem) -> Iterable[RenderableType]:
     """What is held on the device at the fullest step, by category, where there is a graph."""
     if held := _on_device(problem):
         rows = ((name, f"{nbytes:,}", format_bytes(nbytes)) for name, nbytes in held.items())
-        title = f"{_held_words(held)}, of which"
+        title = f"{_held_words(held, problem)}, of which"
         yield make_table(("category", *numbers("bytes", "size")), rows, title)
 
 

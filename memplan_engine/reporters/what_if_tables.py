@@ -42,7 +42,7 @@ from memplan_engine.units import (
     format_signed,
     format_span,
 )
-from memplan_engine.verdict import Verdict, verdict_text
+from memplan_engine.verdict import Verdict
 from memplan_engine.what_if.edits import Align, Drop, Edit, Pin, Resize, Shorten, Split
 from memplan_engine.what_if.suggestions.cover import Shortage
 from memplan_engine.what_if.suggestions.suggest import FitReport, Kind, Suggestion
@@ -146,7 +146,7 @@ def fit_tables(fit: FitReport, every_row: bool = False) -> list[RenderableType]:
         parts += [plain_text(shortage_words(fit.shortage)), _members(fit, fit.shortage, every_row)]
     if fit.suggestions:
         parts.append(_suggestions(fit))
-    elif verdict is not Verdict.FITS:
+    elif fit.decision.placed is not Verdict.FITS:
         parts.append(plain_text("no change was found that makes it fit", "yellow"))
     if not fit.complete:
         parts.append(plain_text("the time limit ended the search for smaller changes", "yellow"))
@@ -156,16 +156,15 @@ def fit_tables(fit: FitReport, every_row: bool = False) -> list[RenderableType]:
 def verdict_words(fit: FitReport) -> str:
     """The verdict, and what packing alone reaches."""
     decision = fit.decision
-    plan, capacity = decision.plan, exact(decision.capacity)
+    plan = decision.plan
     if decision.verdict is Verdict.FITS:
         return fits_words(plan, decision.capacity)
     best, bound = exact(plan.arena_bytes), exact(decision.bound.nbytes)
     reached = f"packing alone reaches {best}"
     reached += ", the minimum" if plan.optimal else f"; nothing below {bound} is possible"
     if decision.verdict is Verdict.DOES_NOT_FIT:
-        reached = f"proved ({decision.bound.kind.words}); {reached}"
-        return f"{verdict_text(decision.verdict, what='the arena', capacity=capacity)}, {reached}"
-    return f"{verdict_text(decision.verdict, what='the arena', capacity=capacity)}; {reached}"
+        return f"{decision.words}, proved ({decision.bound.kind.words}); {reached}"
+    return f"{decision.words}; {reached}"
 
 
 def _members(fit: FitReport, shortage: Shortage, every_row: bool) -> Table:
@@ -216,7 +215,8 @@ def decision_summary(decision: Decision, cut_by: str = "") -> dict[str, Any]:
     plan, bound = decision.plan, decision.bound
     proved = decision.verdict is Verdict.DOES_NOT_FIT
     return {
-        "verdict": str(decision.verdict),
+        "verdict": decision.verdict,
+        "reason": decision.reason,
         "capacity_bytes": decision.capacity,
         **plan_summary(plan, cut_by),
         "core": core_summary(find_core(plan.problem, bound, decision.capacity)) if proved else None,
@@ -246,24 +246,27 @@ def core_summary(core: Core) -> dict[str, Any]:
 def decision_tables(decision: Decision, cut_by: str = "") -> list[RenderableType]:
     """The verdict, and what it rests on: the plan, the core, or how far the search came."""
     plan = decision.plan
-    words = verdict_text(decision.verdict, what="the arena", capacity=exact(decision.capacity))
     if decision.verdict is Verdict.DOES_NOT_FIT:
-        return _refusal(decision, words)
+        return _refusal(decision)
     if decision.verdict is Verdict.FITS:
         style = "green" if decision.whole else "yellow"
         verdict = plain_text(fits_words(plan, decision.capacity), style)
+    elif decision.placed is Verdict.FITS:
+        verdict = plain_text(f"{decision.words}: what is planned takes {exact(plan.arena_bytes)}", "yellow")
     else:
         needed = f"at least {exact(decision.bound.nbytes)} are needed"
-        verdict = plain_text(f"{words}: {needed}, searched for {format_seconds(plan.seconds)}", "yellow")
+        verdict = plain_text(
+            f"{decision.words}: {needed}, searched for {format_seconds(plan.seconds)}", "yellow"
+        )
     return [plan_table(plan, cut_by), verdict]
 
 
-def _refusal(decision: Decision, words: str) -> list[RenderableType]:
+def _refusal(decision: Decision) -> list[RenderableType]:
     plan, bound = decision.plan, decision.bound
     core = find_core(plan.problem, bound, decision.capacity)
     over = f", {format_percent(plan.gap)} over that" if plan.packing_loss else ""
     return [
-        plain_text(f"{words}, proved in {effort(plan)}", "bold red"),
+        plain_text(f"{decision.words}, proved in {effort(plan)}", "bold red"),
         plain_text(f"at least {exact(bound.nbytes)} are needed ({bound.kind.words})"),
         plain_text(f"the best plan found takes {exact(plan.arena_bytes)}{over}"),
         plain_text(core_words(core)),

@@ -14,11 +14,14 @@ from memplan_dashboard.widgets.panes_of import panes_of
 
 from memplan_engine import SolveLimits, load, make_plan
 from memplan_engine.advice.advise import advise
+from memplan_engine.formats.memplan_json.json_file import write_json
+from memplan_engine.graph import Op
 from memplan_engine.plotting.colouring import COLOURINGS
 from memplan_engine.preparation import Preparation, prepare
 from memplan_engine.units import format_bytes
 from tests import ROOT
 from tests.support.apptest import address, advised, check, chips_of, figure, open_app, widget
+from tests.support.graphs import make_graph
 from tests.support.waiting import HANG_SECONDS, wait_until
 
 BEGIN = Advising.begin
@@ -196,3 +199,15 @@ def test_what_lies_beside_the_arena_of_a_training_step_is_not_all_weights():
     assert any("weights 258.4 MiB, optimizer state 516.79 MiB (separate)" in each for each in notes)
     notes = [each.value.replace("\\", "") for each in open_app(doc="example:gpt2").caption]
     assert any("weights 474.7 MiB (separate)" in each for each in notes)
+
+
+def test_a_graph_with_an_op_that_runs_another_one_is_never_green(tmp_path, monkeypatch):
+    ops = (Op("choose", "If", ("flag", "x"), ("y",)), Op("neg", "Neg", ("y",), ("z",)))
+    sizes = {"flag": 1, "x": 2**20, "y": 2**20, "z": 2**20}
+    graph = make_graph(ops, sizes, inputs=("flag", "x"), outputs=("z",))
+    write_json(graph, tmp_path / "routed.json")
+    monkeypatch.setattr("sys.argv", ["app.py", str(tmp_path / "routed.json")])
+    app = open_app(capacity="4")
+    assert sentence(app).startswith("Graph peak at least 2 MiB at ")
+    assert {"Optimal for the graph's storages outside If", "Undecided, 2 MiB to spare"} <= set(chips_of(app))
+    assert not [each.value for each in app.markdown if each.value.startswith(":green-badge")]

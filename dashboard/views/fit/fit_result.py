@@ -62,13 +62,15 @@ def show_answer(fitted: Fitted, unfinished: bool) -> None:
 def _verdict_chip(fitted: Fitted, unfinished: bool) -> None:
     if fitted.verdict is None:
         return
-    words = verdict_text(fitted.verdict)
+    words = verdict_text(fitted.verdict, fitted.reason)
     if fitted.verdict is Verdict.FITS:
         st.badge(words, icon=":material/check:", color="green")
     elif fitted.verdict is Verdict.DOES_NOT_FIT:
         st.badge(words, icon=":material/block:", color="red", help=plain(f"Proved: {fitted.proof}"))
     elif not unfinished:
         told = "No stage fits, and there is no proof that none can"
+        if fitted.reason is not None:
+            told = "A run may hold more than the figures count"
         st.badge(words, icon=":material/help:", color="orange", help=told)
 
 

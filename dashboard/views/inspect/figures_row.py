@@ -8,11 +8,10 @@ import streamlit as st
 from memplan_dashboard.plan_view.component import Marks
 from memplan_dashboard.session.messages import plain
 from memplan_dashboard.session.plan_facts import PlanFacts
-from memplan_dashboard.session.searches import verdict_of
 from memplan_dashboard.widgets.calibration_note import show_calibration
 
-from memplan_engine import Problem, Verdict
-from memplan_engine.analysis.claims import counted, left_out, optimal_for, over_bound
+from memplan_engine import Decision, Problem, Verdict
+from memplan_engine.analysis.claims import counted, doubt, left_out, optimal_for, over_bound
 from memplan_engine.analysis.device_memory import on_device
 from memplan_engine.analysis.plan_figures import PlanFigures
 from memplan_engine.analysis.tied_peaks import tied_peaks
@@ -60,13 +59,16 @@ def show_figures(facts: PlanFacts, capacity: int | None) -> None:
     with st.container(key="figures", horizontal=True, vertical_alignment="center", gap="small"):
         if not facts.report.valid:
             st.badge(verdict(facts), icon=":material/error:", color="red")
-        elif plan.optimal:
+        elif plan.optimal and doubt(plan.problem) is None:
             told = plain(certificate(plan))
             st.badge(plain(verdict(facts)), icon=":material/check:", color="green", help=told)
         else:
             st.badge(plain(verdict(facts)), color="gray", help=plain(certificate(plan)))
         if capacity:
-            words, tone, why = CAPACITY[verdict_of(plan, capacity)]
+            decision = Decision(capacity, plan)
+            words, tone, why = CAPACITY[decision.verdict]
+            if decision.reason is not None and decision.placed is Verdict.FITS:
+                words, why = "Undecided", f"{decision.reason}: a run may need more than the arena"
             room = capacity - plan.arena_bytes
             spare = f"{format_bytes(abs(room))} {'to spare' if room >= 0 else 'over'}"
             st.badge(f"{words}, {spare}", color=tone, help=why)

@@ -54,7 +54,7 @@ def _answer(view: ScenarioView, facts: PlanFacts, capacity: int) -> None:
         st.caption(plain(shortage_words(fit.shortage)))
     for place, suggestion in enumerate(fit.suggestions):
         _suggestion(view, fit, suggestion, place)
-    if verdict is not Verdict.FITS and not fit.suggestions:
+    if fit.decision.placed is not Verdict.FITS and not fit.suggestions:
         st.caption("No change was found that makes it fit.")
     if not fit.complete:
         st.caption("The search on this page is short; the command line can search longer.")

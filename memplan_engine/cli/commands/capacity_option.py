@@ -43,7 +43,7 @@ def answer(
     decision, cut_by = solve_in_sight(lambda: decide(problem, capacity, strategy, limits=limits), limits)
     if output:
         write(decision.plan, output)
-        if decision.verdict is not Verdict.FITS:
+        if decision.placed is not Verdict.FITS:
             tell(f"{output}: the best plan found, which takes {format_bytes(decision.plan.arena_bytes)}")
     if core:
         _write_core(decision, core)

@@ -26,7 +26,8 @@ def fit_stages_summary(fitted: Fitted, changes: tuple[StageChange, ...] = ()) ->
     """Verdict, state and stages, and what to write in the user's code (`changes`); bytes exact."""
     return {
         **claim_summary(fitted.best.plan.problem),
-        "verdict": None if fitted.verdict is None else str(fitted.verdict),
+        "verdict": fitted.verdict,
+        "reason": fitted.reason,
         "proof": fitted.proof,
         "complete": fitted.complete,
         "core": None if (core := core_of(fitted)) is None else core_summary(core),

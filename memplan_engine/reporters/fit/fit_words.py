@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memplan_engine.advice.fit_stages import Fitted, Stage, StageName
 from memplan_engine.advice.source_patch import SourcePatch
+from memplan_engine.analysis.claims import doubt
 from memplan_engine.graph import Op
 from memplan_engine.rewrites.held_gradients import HeldBy, HeldGradients
 from memplan_engine.units import exact, format_bytes, format_exactly
@@ -23,12 +24,13 @@ def fit_verdict(fitted: Fitted, unfinished: bool = False) -> tuple[str, str]:
     parts = f"{format_bytes(fitted.state_bytes)} state + {format_bytes(fitted.best.plan.arena_bytes)} arena"
     how = TOLD[fitted.best.name]
     if fitted.capacity is None:
-        return f"Needs {format_bytes(fitted.needed_bytes)}:", f"{how}, {parts}"
+        least = "at least " * (doubt(fitted.best.plan.problem) is not None)
+        return f"Needs {least}{format_bytes(fitted.needed_bytes)}:", f"{how}, {parts}"
     size = format_exactly(fitted.capacity)
-    if fitted.verdict is Verdict.UNDECIDED and unfinished:
+    if unfinished and fitted.verdict is Verdict.UNDECIDED and fitted.reason is None:
         return f"Does not fit in {size} yet:", f"so far {how}, {parts}"
     assert fitted.verdict is not None
-    words = verdict_text(fitted.verdict, capacity=size)
+    words = verdict_text(fitted.verdict, fitted.reason, capacity=size)
     words = words[:1].upper() + words[1:]
     if fitted.verdict is Verdict.FITS:
         return f"{words}:", f"{how}, {parts}"

@@ -115,7 +115,7 @@ def suggest(
     buffers it is looked for first. `limits` replace `seconds`, `threads` and `seed`. With one thread, nodes
     and no seconds, equal plans give equal suggestions.
     """
-    if decision.verdict is Verdict.FITS:
+    if decision.placed is Verdict.FITS:
         return FitReport(decision, None, (), True)
     limits = limits or SolveLimits(seconds, seed, threads)
     with limits.running():
@@ -198,7 +198,7 @@ def _candidates(decision: Decision, shortage: Shortage | None) -> tuple[tuple[in
     problem = decision.plan.problem
     if shortage is not None:
         rows, proved = np.array(shortage.single, dtype=np.int64), True
-    elif decision.verdict is Verdict.DOES_NOT_FIT:
+    elif decision.placed is Verdict.DOES_NOT_FIT:
         rows, proved = contributors(problem, decision.bound), True
     else:
         rows, proved = live_at(problem, decision.bound.step), False

@@ -47,7 +47,7 @@ class Trials:
     def verdict(self, *edits: Edit) -> Verdict:
         """UNDECIDED when there was no time."""
         decision = self.decision(edits)
-        return Verdict.UNDECIDED if decision is None else decision.verdict
+        return Verdict.UNDECIDED if decision is None else decision.placed
 
     def fits(self, *edits: Edit) -> bool:
         """Whether a placement was found."""
@@ -68,8 +68,8 @@ def decide_from(plan: Plan, capacity: int, limits: SolveLimits) -> Decision:
     """Whether the problem of `plan` fits into `capacity` bytes; searched for only where neither the plan nor
     its bound says so already. Raises InputError for a capacity below 0."""
     of_plan = Decision(capacity, plan)
-    if capacity >= 0 and of_plan.verdict is not Verdict.UNDECIDED:
+    if capacity >= 0 and of_plan.placed is not Verdict.UNDECIDED:
         return of_plan
     decision = decide(plan.problem, capacity, limits=limits)
-    better = decision.plan.arena_bytes <= plan.arena_bytes or decision.verdict is not Verdict.UNDECIDED
+    better = decision.plan.arena_bytes <= plan.arena_bytes or decision.placed is not Verdict.UNDECIDED
     return decision if better else of_plan

@@ -1,0 +1,87 @@
+"""Graphs of which a run may hold more than is planned: nothing fits for certain."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memplan_engine import fit_graph, to_problem
+from memplan_engine.analysis.claims import doubt, verdict
+from memplan_engine.feasibility.decision import decide
+from memplan_engine.formats.memplan_json.json_file import write_json
+from memplan_engine.graph import Graph, Op, Symbol
+from memplan_engine.planner import make_plan
+from memplan_engine.verdict import Reason, Verdict
+from tests.support.graphs import make_graph
+
+SIZES = {"x": 64, "flag": 1, "y": 64, "z": 64}
+
+
+def branches(kind: str = "If") -> Graph:
+    """What runs inside `kind` is not in the graph."""
+    ops = (Op("choose", kind, ("flag", "x"), ("y",)), Op("neg", "Neg", ("y",), ("z",)))
+    return make_graph(ops, SIZES, inputs=("x", "flag"), outputs=("z",))
+
+
+@pytest.mark.parametrize("kind", ["If", "Loop", "Scan", "SequenceMap"])
+def test_what_runs_a_graph_of_its_own_is_in_doubt(kind: str) -> None:
+    problem = to_problem(branches(kind))
+    assert doubt(problem) is Reason.UNKNOWN_INSIDE
+    assert doubt(to_problem(branches("Neg"))) is None
+    # The buffers fit, and yet nobody knows whether the run does; what they alone need is proved.
+    fitting, short = decide(problem, 128), decide(problem, 127)
+    assert (fitting.placed, fitting.verdict, fitting.reason) == (
+        Verdict.FITS, Verdict.UNDECIDED, Reason.UNKNOWN_INSIDE,
+    )  # fmt: skip
+    assert not fitting.whole
+    assert (short.placed, short.verdict, short.reason) == (Verdict.DOES_NOT_FIT, Verdict.DOES_NOT_FIT, None)
+    assert verdict(make_plan(problem)) == f"arena optimal outside {kind}"
+
+
+def test_a_size_that_depends_on_the_data_is_in_doubt() -> None:
+    graph = make_graph(
+        (Op("pick", "NonZero", ("x",), ("y",)),), {"x": 8, "y": 0}, inputs=("x",), outputs=("y",)
+    )
+    known = doubt(to_problem(graph))
+    unknown = with_formula(graph, "y", "8*u0", Symbol("u0", hint=None))
+    assert (known, doubt(to_problem(unknown))) == (None, Reason.UNKNOWN_SIZES)
+
+
+def with_formula(graph: Graph, storage: str, formula: str, symbol: Symbol) -> Graph:
+    storages = tuple(
+        replace(each, formula=formula) if each.name == storage else each for each in graph.storages
+    )
+    return replace(graph, storages=storages, symbols=(symbol,))
+
+
+def test_stages_that_fit_are_undecided_and_a_proof_stays() -> None:
+    state = SIZES["x"] + SIZES["flag"]
+    fitted = fit_graph(branches(), state + 128)
+    assert (fitted.verdict, fitted.reason) == (Verdict.UNDECIDED, Reason.UNKNOWN_INSIDE)
+    refused = fit_graph(branches(), state - 1)
+    assert (refused.verdict, refused.reason) == (Verdict.DOES_NOT_FIT, None)
+
+
+def test_every_verb_says_at_least(memplan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_json(branches(), Path("g.json"))
+    code, out, _ = memplan("plan", "g.json")
+    assert code == 0
+    assert "at least 128 B" in out
+    assert "what is inside If is not counted" in out
+    code, out, _ = memplan("plan", "g.json", "--capacity", "1KiB")
+    assert (code, out.splitlines()[-1]) == (
+        3, "undecided whether the arena fits in 1 KiB (1,024 B) (what is inside an op is not planned): "
+        "what is planned takes 128 B",
+    )  # fmt: skip
+    code, out, _ = memplan("fit", "g.json", "--capacity", "1KiB", "--json")
+    said = json.loads(out)
+    assert (code, said["verdict"], said["reason"]) == (3, "undecided", str(Reason.UNKNOWN_INSIDE))
+    code, out, _ = memplan("what-if", "g.json", "--capacity", "1KiB", "--json")
+    said = json.loads(out)["fit"]
+    assert (code, said["verdict"], said["reason"]) == (3, "undecided", str(Reason.UNKNOWN_INSIDE))
+    assert memplan("peak", "g.json")[1].startswith("Graph peak at least 128 B at ")
