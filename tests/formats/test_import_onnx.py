@@ -87,6 +87,20 @@ def test_initializers_are_constants_and_only_what_is_read_counts(tmp_path: Path)
     assert graph.name == "m"
 
 
+def test_quantized_weights_stay_as_small_as_the_file_has_them(tmp_path: Path) -> None:
+    """32 × 8 elements of four bits, and eight scales; as floats they are 1,024 B while they are read."""
+    small = helper.make_tensor("w", TensorProto.INT4, [32, 8], b"\x11" * 128, raw=True)
+    scales = weight("s", np.full((1, 8), 0.5, np.float32))
+    nodes = [
+        node("DequantizeLinear", "w s", "wide", axis=0, block_size=32),
+        node("MatMul", "x wide", "y"),
+    ]
+    graph = read(tmp_path, model(nodes, [value("x", 4, 32)], [value("y", 4, 8)], [small, scales], opset=21))
+    assert kinds(graph) == ["DequantizeLinear", "MatMul"]
+    assert storage_bytes(graph, Role.CONSTANT) == 128 + 8 * 4
+    assert lower_bound(to_problem(graph)).nbytes == 1024 + 4 * 8 * 4
+
+
 def test_constants_are_folded_through_chains_and_shapes(tmp_path: Path) -> None:
     graph = read(
         tmp_path,

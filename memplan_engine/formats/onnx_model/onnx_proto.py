@@ -12,7 +12,7 @@ from memplan_engine.errors import InputError
 from memplan_engine.graph import find_cycle
 
 STANDARD_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
-_RANDOM = frozenset(
+_NOT_FOLDED = frozenset(
     {
         "RandomNormal",
         "RandomNormalLike",
@@ -21,6 +21,7 @@ _RANDOM = frozenset(
         "Multinomial",
         "Bernoulli",
         "Dropout",
+        "DequantizeLinear",
     }
 )
 _VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
@@ -166,12 +167,13 @@ def false_values(graph: Any) -> set[str]:
 
 
 def makes_constant(node: Any, constants: set[str], static: set[str]) -> bool:
-    """Whether a node's outputs are known before the model runs.
+    """Return whether a node's outputs are known before the model runs.
 
     So are those of a standard node that reads only constants (or nothing) and draws no random numbers, and
-    the Shape and Size of a value in `static`, those of fixed shape.
+    the Shape and Size of a value in `static`, those of fixed shape. DequantizeLinear is kept, as ONNX Runtime
+    keeps it (`skip_dequantize_linear` of its constant folding): weights stay as small as the file has them.
     """
-    if node.domain not in STANDARD_DOMAINS or any(kind in _RANDOM for kind in _kinds(node)):
+    if node.domain not in STANDARD_DOMAINS or any(kind in _NOT_FOLDED for kind in _kinds(node)):
         return False
     if node.op_type in ("Shape", "Size") and static.issuperset(node.input[:1]):
         return True
