@@ -11,7 +11,7 @@ class Scope(StrEnum):
     GRAPH: the storages of a graph. WITH_TEMPORARIES: also what the operators inside its ops make and let go.
     WITH_KERNELS: also what their kernels take for themselves, by a calibration. EAGER: all that one real run
     allocated. PREDICTED: all that an eager run allocates, by fake tensors; PREDICTED_WITH_KERNELS: and what
-    its kernels take, by a calibration.
+    its kernels take, by a calibration. PART: what was recorded of one real run, which may have needed more.
     BUFFERS: the buffers somebody listed.
     """
 
@@ -21,6 +21,7 @@ class Scope(StrEnum):
     EAGER = "eager"
     PREDICTED = "eager_predicted"
     PREDICTED_WITH_KERNELS = "eager_predicted_with_kernels"
+    PART = "eager_part"
     BUFFERS = "buffers"
 
 
@@ -36,6 +37,7 @@ _COUNTED = {
     "scratch of kernels is not counted",
     Scope.PREDICTED_WITH_KERNELS: "eager, predicted: what operators return in an eager run, by a run on fake "
     "tensors, and, calibrated (by formulas fitted on one machine), what kernels take for themselves",
+    Scope.PART: "what was recorded of one real run; the run may have needed more",
     Scope.BUFFERS: "the buffers listed",
 }
 

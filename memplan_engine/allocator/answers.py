@@ -21,7 +21,13 @@ from memplan_engine.accelerators.presets import (
 from memplan_engine.allocator.device import Device, named_device, recorded_device
 from memplan_engine.allocator.settings import AllocatorSettings, parse_settings, recorded_settings
 from memplan_engine.allocator.simulation import AllocatorRun, resident_recording, simulate_allocator
-from memplan_engine.recordings.allocator_recording import Action, Recording
+from memplan_engine.recordings.allocator_recording import (
+    Action,
+    Partial,
+    Recording,
+    least_needed,
+    partial_words,
+)
 from memplan_engine.recordings.observation import Observation
 from memplan_engine.units import count_of
 from memplan_engine.verdict import Reason, Verdict
@@ -47,7 +53,10 @@ two."""
 
 @dataclass(frozen=True, eq=False)
 class SettingsAnswer:
-    """One choice of settings: `run` without a limit, and on `device`, where one is named, whether it fits."""
+    """One choice of settings: `run` without a limit, and on `device`, where one is named, whether it fits.
+
+    A partial recording never FITS: the run may have needed more than it shows.
+    """
 
     recording: Recording
     settings: AllocatorSettings
@@ -71,30 +80,52 @@ class SettingsAnswer:
             return tight
         return simulate_allocator(self.recording, self.settings, capacity=self.device.most_left)
 
+    @cached_property
+    def least_reserved(self) -> int:
+        """What a partial recording says was held at once, bytes; 0 for a whole one."""
+        return least_needed(self.recording) if self.recording.partial else 0
+
+    @property
+    def reserved(self) -> int:
+        """The most bytes that are reserved at once: simulated, and not less than a partial recording says."""
+        return max(self.run.peak_reserved, self.least_reserved)
+
+    @property
+    def recorded_more(self) -> bool:
+        """Whether a partial recording alone had more than a named device leaves to the allocator."""
+        if self.device is None or self.device.is_recorded:
+            return False
+        fraction = self.settings.per_process_memory_fraction
+        return self.least_reserved > int(fraction * self.device.most_left)
+
     @property
     def verdict(self) -> Verdict | None:
         """Whether every request is met on the device; None without a device.
 
-        FITS: with the most that other things hold there. UNDECIDED: with the least only (`reason`).
+        FITS: with the most that other things hold there. UNDECIDED: with the least only, or as far as a
+        partial recording shows (`reason`).
         """
         run = self.on_device
         if run is None or self.device is None:
             return None
-        if not run.fits:
+        if not run.fits or self.recorded_more:
             return Verdict.DOES_NOT_FIT
-        return Verdict.FITS if run.capacity == self.device.least_left else Verdict.UNDECIDED
+        whole = not self.recording.partial
+        return Verdict.FITS if whole and run.capacity == self.device.least_left else Verdict.UNDECIDED
 
     @property
     def reason(self) -> Reason | None:
         """What an undecided verdict depends on."""
-        return Reason.OTHERS_HOLD if self.verdict is Verdict.UNDECIDED else None
+        if self.verdict is not Verdict.UNDECIDED:
+            return None
+        return Reason.PARTIAL if self.recording.partial else Reason.OTHERS_HOLD
 
     @property
     def total(self) -> tuple[int, int] | None:
         """What the device holds in all, least and most bytes, without a limit; None without a device."""
         if self.device is None:
             return None
-        reserved = self.run.peak_reserved
+        reserved = self.reserved
         return reserved + self.device.least_overhead, reserved + self.device.most_overhead
 
 
@@ -122,9 +153,10 @@ class SettingsAdvice:
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers:
     """`live_bytes` is exact: the most that tensors asked for at once. `chosen` are the settings that were
-    asked about, `others` what else was tried, `notes` what the figures leave out. Where a predicted run has
-    blocks that other streams used (`record_stream`), all of these have them come back as late as they can,
-    and `earliest` is the run in which they come back at once."""
+    asked about, `others` what else was tried, `notes` what the figures leave out. Of a partial recording
+    (`partial` says why) live and reserved bytes are the least, and nothing else is tried. Where a predicted
+    run has blocks that other streams used (`record_stream`), all of these have them come back as late as they
+    can, and `earliest` is the run in which they come back at once."""
 
     name: str
     live_bytes: int
@@ -134,9 +166,14 @@ class Answers:
     earliest: AllocatorRun | None = None
 
     @property
+    def partial(self) -> tuple[Partial, ...]:
+        """Why the recording is a part of a run; empty for a whole one."""
+        return self.chosen.recording.partial
+
+    @property
     def reserved(self) -> tuple[int, int]:
         """The least and the most bytes that are reserved under the chosen settings."""
-        most = self.chosen.run.peak_reserved
+        most = self.chosen.reserved
         runs = (most,) if self.earliest is None else (most, self.earliest.peak_reserved)
         return min(runs), max(runs)
 
@@ -172,7 +209,7 @@ class Answers:
         chosen = self.chosen
         failed = chosen.verdict is Verdict.DOES_NOT_FIT
         best = self.suggested if failed else next(iter(self.less_reserved), None)
-        most = chosen.run.peak_reserved
+        most = chosen.reserved
         least = best.run.peak_reserved if best else most
         device, settings = chosen.device, best.settings if best else None
         return SettingsAdvice(
@@ -228,9 +265,12 @@ def three_answers(
         # What other settings would have done, not what more of the device would have.
         fraction = then.per_process_memory_fraction
         candidates = [replace(each, per_process_memory_fraction=fraction) for each in candidates]
-    tried = dict.fromkeys([then, *candidates] if candidates else [])
+    # What other settings would have done with what is not recorded is unknown.
+    tried = dict.fromkeys([then, *candidates] if candidates and not recording.partial else [])
     others = tuple(SettingsAnswer(recording, other, device) for other in tried if other != settings)
     live = (earliest or chosen.run).peak_requested
+    if recording.partial and recording.allocated is not None:
+        live = max(live, int(recording.allocated.max()))
     notes = [*_notes(source, chosen), *_doubts(then, unknown, device, (chosen, *others))]
     return Answers(recording.name, live, chosen, others, tuple(notes), earliest)
 
@@ -252,8 +292,13 @@ def _doubts(
 
 def _notes(source: Recording | Observation, chosen: SettingsAnswer) -> tuple[str, ...]:
     """What the figures leave out, and what they rest on."""
-    run, settings = chosen.run, chosen.settings
+    run, settings, partial = chosen.run, chosen.settings, chosen.recording.partial
     notes = []
+    if partial:
+        notes.append(
+            f"this recording is a part of a run: {partial_words(partial)}; the run may have needed more, and "
+            "what other settings would do is not known"
+        )
     if run.rows.older:
         notes.append(
             f"{count_of(run.rows.older, 'block')} from before the recording: allocated first, in order of "

@@ -21,7 +21,7 @@ from memplan_engine.kernels.allocator.run import (
 )
 from memplan_engine.problem import Ints
 from memplan_engine.recordings.allocator_recording import DEFAULT_POOL, Action, Recording, Rows
-from memplan_engine.recordings.recorded_problem import pair
+from memplan_engine.recordings.recorded_problem import older_segments
 
 MOST_BYTES = 1 << 52
 """Of one request: what the kernel's keys hold."""
@@ -64,8 +64,9 @@ def event_rows(recording: Recording, as_recorded: bool = False) -> EventRows:
     InputError: a request of 4 PiB or more.
     """
     events = recording.events
-    if len(events) and int(events["size"].max()) >= MOST_BYTES:
-        raise InputError(recording.name, "events", f"a size of {events['size'].max():,}", "less than 2^52")
+    for rows_of, rows in (("events", events), ("blocks", recording.blocks)):
+        if len(rows) and int(rows["size"].max()) >= MOST_BYTES:
+            raise InputError(recording.name, rows_of, f"a size of {rows['size'].max():,}", "less than 2^52")
     trees = _Trees(recording)
     op, ident, stack, older, lost = _identified(recording)
     given, made = _given(events, op)
@@ -196,7 +197,7 @@ def _before(recording: Recording, older: Rows, trees: _Trees, as_recorded: bool)
 def _placed(recording: Recording, older: Rows, trees: _Trees) -> list[tuple[int, int, int, int, int, int]]:
     """The segments that were there, and the blocks in each, where they lay. A gap of at most 1 MiB behind a
     block of a large segment is part of it: no free block there is so small."""
-    segments = _older_segments(recording)
+    segments = older_segments(recording)
     tree = trees.of(segments)
     rules = np.zeros(26, dtype=np.int64)
     rows, who = [], 0
@@ -215,16 +216,3 @@ def _placed(recording: Recording, older: Rows, trees: _Trees) -> list[tuple[int,
                 rows.append((CARVE, who, asked, 0, begin, extent))
             who += 1
     return rows
-
-
-def _older_segments(recording: Recording) -> Rows:
-    """The segments that were there before the first event, by address."""
-    spans, last = pair(recording.events, Action.SEGMENT_ALLOC, Action.SEGMENT_FREE, recording.steps)
-    kept = recording.segments[~recording.segments["expandable"]]
-    kept = kept[~np.isin(kept["address"], last["address"])]
-    freed = spans.select(np.flatnonzero(spans.start == 0))
-    names = ("address", "size", "stream", "pool")
-    made = np.zeros(len(freed) + len(kept), dtype=[(name, "<i8") for name in names])
-    for name in names:
-        made[name] = np.concatenate([getattr(freed, name), kept[name]])
-    return made[np.argsort(made["address"], kind="stable")]

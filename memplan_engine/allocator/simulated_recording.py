@@ -59,6 +59,14 @@ def simulated_recording(run: AllocatorRun) -> Recording:
     events = np.concatenate([segments, memory, failed])[np.argsort(steps, kind="stable")]
     nothing = np.zeros(0, SEGMENT), np.zeros(0, BLOCK)
     name = f"{run.recording.name}, {run.settings.words}"
+    segments, blocks = nothing
     return replace(
-        run.recording, name=name, events=events, segments=nothing[0], blocks=nothing[1], pools=(), held=None
+        *(run.recording,),
+        name=name,
+        events=events,
+        segments=segments,
+        blocks=blocks,
+        pools=(),
+        held=None,
+        allocated=None,
     )

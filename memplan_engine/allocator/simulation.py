@@ -16,7 +16,7 @@ from memplan_engine.kernels.allocator.blocks import LARGE_SEGMENT, SMALL_SEGMENT
 from memplan_engine.kernels.allocator.requests import SMALL, round_size, segment_size
 from memplan_engine.kernels.allocator.run import ALLOC, FAILED, RETRIED, TRY, run_allocator
 from memplan_engine.problem import Ints
-from memplan_engine.recordings.allocator_recording import EVENT, Action, Recording, checked_events
+from memplan_engine.recordings.allocator_recording import EVENT, Action, Partial, Recording, checked_events
 from memplan_engine.recordings.observation import Observation, observation_recording
 from memplan_engine.recordings.observed_flow import BEFORE, devices_of, fullest_device
 
@@ -162,8 +162,8 @@ def simulate_allocator(
 
 def resident_recording(observation: Observation, device: int | None = None, late: bool = False) -> Recording:
     """An observation as the requests that its device would see: what was there before the run (weights,
-    optimizer state, inputs), as far as the observation knows it, is allocated before all else. `late` as in
-    `observation_recording`.
+    optimizer state, inputs) is allocated before all else. Where the observation does not know it, the
+    recording is partial. `late` as in `observation_recording`.
 
     Raises
     ------
@@ -171,7 +171,8 @@ def resident_recording(observation: Observation, device: int | None = None, late
     """
     flow = observation.flow
     if flow is None:
-        return observation_recording(observation, None, device)
+        seen = observation_recording(observation, None, device)
+        return replace(seen, partial=(Partial.BEGUN_MIDWAY,))
     device = fullest_device(flow) if device is None else device
     recording = observation_recording(observation, None, device if observation.devices else None, late)
     storages = flow.storages

@@ -51,6 +51,8 @@ def doubt(problem: Problem) -> Reason | None:
 
     With a doubt, figures are "at least" and whatever fits is undecided.
     """
+    if problem.scope is Scope.PART:
+        return Reason.PARTIAL
     if unknown_insides(problem):
         return Reason.UNKNOWN_INSIDE
     if problem.origin and unknown_sizes(problem.origin.graph):
@@ -90,6 +92,8 @@ def left_out(problem: Problem) -> str:
 
 def optimal_for(problem: Problem) -> str:
     """What an arena is optimal for when it meets its bound: "the graph's storages"."""
+    if problem.scope is Scope.PART:
+        return "what was recorded"
     if problem.origin is None:
         return "what the run allocated" if problem.scope is Scope.EAGER else "the buffers listed"
     qualifier = " of known size" if unknown_sizes(problem.origin.graph) else ""
@@ -103,7 +107,7 @@ def _outside(problem: Problem) -> str:
 
 def verdict(plan: Plan) -> str:
     """ "optimal" in so many words that nobody takes it for more than it is of; "" where it is not proved."""
-    if not plan.optimal:
+    if not plan.optimal or plan.problem.scope is Scope.PART:
         return ""
     origin = plan.problem.origin
     sizes = " for known sizes" * bool(origin and unknown_sizes(origin.graph))

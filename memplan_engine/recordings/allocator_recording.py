@@ -6,7 +6,7 @@ A part of it is one device, stream or pool.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,16 @@ class Action(IntEnum):
     SEGMENT_UNMAP = 7
     OOM = 8
     SNAPSHOT = 9
+
+
+class Partial(StrEnum):
+    """Why a recording is a part of a run: its figures are the least that the run needed."""
+
+    NO_EVENTS = "it has no event of an allocation"
+    OVERFLOWED = "its ring of events overflowed, and the oldest are lost"
+    BEGUN_MIDWAY = "it begins midway: memory was in use before that it does not account for"
+    EVENTS_LOST = "events are missing in it"
+    NO_ADDRESSES = "its events have no addresses: frees are matched by size"
 
 
 EVENT = np.dtype(
@@ -100,7 +110,9 @@ class Recording:
     """One device. Step 0 is before the first event, step k after the k-th: `steps` = events + 1. `held` are
     the reserved bytes at each step where a file says them outright. `labels` say what a buffer of each stack
     is called, where that is not by its caller. `settings` are the allocator's, where a file says them, as
-    `PYTORCH_CUDA_ALLOC_CONF` has them."""
+    `PYTORCH_CUDA_ALLOC_CONF` has them. `allocated` are the bytes of all blocks in use at each step where a
+    file says them, those included that it does not name. `partial` says why this is a part of a run, and is
+    empty for a whole one."""
 
     name: str
     device: int
@@ -112,6 +124,8 @@ class Recording:
     held: Ints | None = None
     labels: tuple[str, ...] = ()
     settings: str = ""
+    allocated: Ints | None = None
+    partial: tuple[Partial, ...] = ()
 
     @property
     def steps(self) -> int:
@@ -195,6 +209,18 @@ def reserved_over_time(recording: Recording) -> Ints:
     sums = np.concatenate([[0], np.cumsum(change)])
     final = int(recording.segments["size"].sum())
     return sums + max(final - int(sums[-1]), -int(sums.min()))
+
+
+def least_needed(recording: Recording) -> int:
+    """Return the most bytes that `recording` says were held at once: reserved, or in use where it says only
+    that; 0 where it says neither."""
+    said = (reserved_over_time(recording), recording.allocated)
+    return max(int(column.max(initial=0)) for column in said if column is not None)
+
+
+def partial_words(partial: tuple[Partial, ...]) -> str:
+    """Return why a recording is a part of a run, in one line; "" for a whole one."""
+    return "; ".join(partial)
 
 
 def streams(recording: Recording) -> list[int]:

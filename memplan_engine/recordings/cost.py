@@ -13,7 +13,7 @@ from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import Ints, Problem
 from memplan_engine.profile import live_at
-from memplan_engine.recordings.allocator_recording import Action, Recording, reserved_over_time
+from memplan_engine.recordings.allocator_recording import Action, Partial, Recording, reserved_over_time
 from memplan_engine.recordings.recorded_problem import Spans, buffers, recording_problem
 from memplan_engine.strategies.base import SolveLimits, Strategy, limits_were_budget
 
@@ -65,7 +65,8 @@ class OutOfMemory:
 class Cost:
     """What one recording cost. `peak` is the step with the most live bytes, `height` the one with the most
     reserved; `plan` is what one arena planned in advance would have needed, `bound` what no planner beats.
-    `knows_reserved`: the file says what was reserved; else it is taken for what was live."""
+    `knows_reserved`: the file says what was reserved; else it is taken for what was live. Of a partial
+    recording all of these are of the part that was recorded, and the least that the run had."""
 
     recording: Recording
     problem: Problem
@@ -81,14 +82,15 @@ class Cost:
     over_time: OverTime | None = None
 
     @property
-    def fragmentation(self) -> int:
-        """Peak reserved minus peak live, bytes: what the device had to have beyond what was ever in use."""
-        return self.height.reserved - self.peak.live
+    def fragmentation(self) -> int | None:
+        """Peak reserved minus peak live, bytes: what the device had to have beyond what was ever in use. None
+        for a partial recording: what was in use before it is unknown."""
+        return None if self.recording.partial else self.height.reserved - self.peak.live
 
     @property
-    def saved(self) -> int:
-        """Peak reserved minus the planned arena, bytes."""
-        return self.height.reserved - self.plan.arena_bytes
+    def saved(self) -> int | None:
+        """Peak reserved minus the planned arena, bytes; None for a partial recording."""
+        return None if self.recording.partial else self.height.reserved - self.plan.arena_bytes
 
     @property
     def seconds(self) -> float:
@@ -150,12 +152,14 @@ def failures_of(
 @dataclass(frozen=True, slots=True, eq=False)
 class OverTime:
     """Live and reserved bytes, a value a step each (int64), and the steps of the failed requests. Where a
-    file does not say what was reserved (`knows_reserved`), it is taken for what was live."""
+    file does not say what was reserved (`knows_reserved`), it is taken for what was live. `partial` is that
+    of the recording."""
 
     live: Ints
     reserved: Ints
     failures: tuple[int, ...]
     knows_reserved: bool
+    partial: tuple[Partial, ...] = ()
 
 
 def memory_over_time(recording: Recording, spans: Spans | None = None) -> OverTime:
@@ -164,7 +168,7 @@ def memory_over_time(recording: Recording, spans: Spans | None = None) -> OverTi
     reserved = reserved_over_time(recording)
     failures = tuple((recording.rows(Action.OOM) + 1).tolist())
     # Where a file does not say it, no less can have been reserved than was in use.
-    return OverTime(live, np.maximum(reserved, live), failures, bool(reserved.any()))
+    return OverTime(live, np.maximum(reserved, live), failures, bool(reserved.any()), recording.partial)
 
 
 def thinned(over: OverTime, most: int) -> tuple[Ints, Ints, Ints]:

@@ -151,6 +151,19 @@ def regions(recording: Recording) -> Spans:
     return join(parts)
 
 
+def older_segments(recording: Recording) -> Rows:
+    """Return the segments that were there before the first event, by address; no expandable ones."""
+    spans, last = pair(recording.events, Action.SEGMENT_ALLOC, Action.SEGMENT_FREE, recording.steps)
+    kept = recording.segments[~recording.segments["expandable"]]
+    kept = kept[~np.isin(kept["address"], last["address"])]
+    freed = spans.select(np.flatnonzero(spans.start == 0))
+    names = ("address", "size", "stream", "pool")
+    made = np.zeros(len(freed) + len(kept), dtype=[(name, "<i8") for name in names])
+    for name in names:
+        made[name] = np.concatenate([getattr(freed, name), kept[name]])
+    return made[np.argsort(made["address"], kind="stable")]
+
+
 def offsets(recording: Recording, spans: Spans) -> Ints:
     """The place of each span in one space: its region's, plus how far into it the address lies, bytes.
 
@@ -234,6 +247,7 @@ RECORDED = "recorded"
 def recording_problem(recording: Recording, spans: Spans | None = None) -> Problem:
     """Every allocation as a buffer of the size that was requested, live from its event to its free.
 
+    The scope is EAGER, or PART for a part of a run.
     Step k is after the k-th event, step 0 before the first. Names are the line that asked for the memory and
     a number; `provenance` has the line. Offsets are multiples of 512 bytes, or of what all addresses are
     multiples of.
@@ -253,7 +267,7 @@ def recording_problem(recording: Recording, spans: Spans | None = None) -> Probl
         steps=recording.steps,
         name=recording.name,
         callers=callers,
-        scope=Scope.EAGER,
+        scope=Scope.PART if recording.partial else Scope.EAGER,
     )
 
 

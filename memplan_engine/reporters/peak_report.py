@@ -25,6 +25,7 @@ PEAK_OF = {
     Scope.WITH_TEMPORARIES: "Graph peak",
     Scope.WITH_KERNELS: "Graph peak",
     Scope.EAGER: "Recorded peak",
+    Scope.PART: "Most in the recorded part of a run:",
     Scope.PREDICTED: "Predicted eager peak",
     Scope.PREDICTED_WITH_KERNELS: "Predicted eager peak",
     Scope.BUFFERS: "Peak",

@@ -45,7 +45,7 @@ from memplan_engine.reporters.rich_tables import (
     paths,
     plain_text,
 )
-from memplan_engine.scope import scope_summary, scope_words
+from memplan_engine.scope import Scope, scope_summary, scope_words
 from memplan_engine.strategies.constructive.orders import planner_words
 from memplan_engine.units import count_of, exact, format_bytes, format_percent, format_seconds, format_span
 
@@ -146,6 +146,9 @@ def certificate(plan: Plan) -> str:
     elif bound.kind is BoundKind.CORE:
         proof = f"what {count} live within {format_span(bound.step, bound.until)} need (as a search proved)"
     rest = f"; {note}" if (note := beside(plan)) else ""
+    if problem.scope is Scope.PART:
+        needs = f"at least {format_bytes(bound.nbytes)}, {proof}"
+        return f"what was recorded needs {needs}; the run may have needed more"
     if plan.optimal:
         return f"optimal for {optimal_for(problem)}: the arena equals {proof}{rest}"
     return f"not proved optimal: no arena can be smaller than {proof}, {format_bytes(bound.nbytes)}{rest}"

@@ -33,7 +33,7 @@ from memplan_engine.recordings.observed_flow import Flow, devices_of, flow_peak,
 from memplan_engine.recordings.observed_graph import observation_graph
 from memplan_engine.recordings.recorded_problem import observed_problem
 from memplan_engine.reporters.plan_tables import certificate, peak_table
-from memplan_engine.reporters.recording_words import failure_words, kinds_text, share_text
+from memplan_engine.reporters.recording_words import failure_words, kinds_text, partial_rows, share_text
 from memplan_engine.reporters.rich_tables import folded, label_table, make_table, numbers, paths, plain_text
 from memplan_engine.scope import Scope, scope_summary
 from memplan_engine.units import exact, format_bytes, format_percent, format_seconds
@@ -52,12 +52,14 @@ SCOPE = {
 
 
 def cost_summary(snapshot: Snapshot, cost: Cost) -> dict[str, Any]:
-    """What was recorded and what it cost; byte counts are exact integers, step k is after the k-th event."""
+    """What was recorded and what it cost; byte counts are exact integers, step k is after the k-th event. Of
+    a partial recording figures are the least that the run had, and what was never needed is None."""
     return {
         "file": snapshot.name,
         **scope_summary(cost.problem.scope),
         "devices": [_device(recording) for recording in snapshot.recordings],
         "device": cost.recording.device,
+        "partial": list(cost.recording.partial),
         "buffers": len(cost.problem),
         "steps": cost.problem.steps,
         "seconds": cost.seconds,
@@ -142,8 +144,9 @@ def cost_tables(snapshot: Snapshot, cost: Cost, every_row: bool = False) -> list
     more = len(cost.failures) - MOST_FAILURES
     if more > 0 and not every_row:
         parts.append(plain_text(f"and {more:,} more failures (--all)\n"))
-    title = f"live at the peak, {format_bytes(cost.peak.live)} at step {cost.peak.step:,}"
-    figures = (_figures(snapshot, cost), plain_text(certificate(cost.plan)))
+    moment = "when most of what was recorded was live" if cost.recording.partial else "live at the peak"
+    title = f"{moment}, {format_bytes(cost.peak.live)} at step {cost.peak.step:,}"
+    figures = (_figures(snapshot, cost), plain_text(_proved(cost)))
     same = next((each.moment for each in cost.failures[:1] if each.moment.groups == cost.peak.groups), None)
     if same is not None:
         return [*parts, *figures, plain_text(f"{title}: the same as at step {same.step:,}, above")]
@@ -152,15 +155,22 @@ def cost_tables(snapshot: Snapshot, cost: Cost, every_row: bool = False) -> list
 
 def _figures(snapshot: Snapshot, cost: Cost) -> Table:
     peak, recording = cost.peak, cost.recording
-    saved = f", {format_bytes(abs(cost.saved))} {'less' if cost.saved >= 0 else 'more'} than peak reserved"
-    saved = saved if cost.knows_reserved else ""
+    saved = ""
+    if cost.knows_reserved and cost.saved is not None:
+        words = "less" if cost.saved >= 0 else "more"
+        saved = f", {format_bytes(abs(cost.saved))} {words} than peak reserved"
+    partial = recording.partial
     rows = [
         ("recorded", _recorded(cost)),
+        *partial_rows(recording),
         ("buffers", _counts(cost)),
-        ("peak live bytes", f"{exact(peak.live)} at step {peak.step:,}"),
+        ("live, at least" if partial else "peak live bytes", f"{exact(peak.live)} at step {peak.step:,}"),
         *_reserved(cost),
         ("lower bound", f"at least {exact(cost.bound.nbytes)}"),
-        ("planned arena", f"{exact(cost.plan.arena_bytes)} ({cost.plan.strategy}){saved}"),
+        (
+            "arena of this part" if partial else "planned arena",
+            f"{exact(cost.plan.arena_bytes)} ({cost.plan.strategy}){saved}",
+        ),
         *([("out of memory", f"{len(cost.failures):,} ×")] if cost.failures else []),
         *([("unmatched", f"{cost.unmatched:,} events (lost frees)")] if cost.unmatched else []),
         *_other_devices(snapshot, recording),
@@ -168,10 +178,21 @@ def _figures(snapshot: Snapshot, cost: Cost) -> Table:
     return label_table(rows)
 
 
+def _proved(cost: Cost) -> str:
+    """Return the certificate of the plan, or what is not known of a part of a run."""
+    if cost.recording.partial:
+        return "a part of a run: what the run needed at most is not known"
+    return certificate(cost.plan)
+
+
 def _reserved(cost: Cost) -> list[tuple[str, str]]:
     height = cost.height
+    label = "reserved, at least" if cost.recording.partial else "peak reserved"
     if not cost.knows_reserved:
-        return [("peak reserved", "not recorded")]
+        return [(label, "not recorded")]
+    if cost.fragmentation is None:
+        live = format_bytes(height.live)
+        return [(label, f"{exact(height.reserved)} at step {height.step:,}, when {live} were live")]
     share = format_percent(cost.fragmentation / height.reserved)
     peak = f"{exact(height.reserved)} at step {height.step:,}, when {format_bytes(height.live)} were live"
     return [
@@ -198,7 +219,8 @@ def _other_devices(snapshot: Snapshot, chosen: Recording) -> list[tuple[str, str
     rows = [
         (
             f"device {recording.device}",
-            f"{len(recording.events):,} events, {format_bytes(held(recording)[0])} reserved",
+            f"{len(recording.events):,} events, {format_bytes(held(recording)[0])} reserved"
+            + ", partial" * bool(recording.partial),
         )
         for recording in snapshot.recordings
         if recording.device != chosen.device

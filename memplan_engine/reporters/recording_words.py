@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memplan_engine.callers import Stacks
+from memplan_engine.recordings.allocator_recording import Recording, partial_words
 from memplan_engine.recordings.cost import Group, Moment, OutOfMemory
 from memplan_engine.units import exact, format_bytes, format_percent
 
@@ -21,6 +22,19 @@ def failure_words(failure: OutOfMemory, stacks: Stacks) -> tuple[str, str, str]:
         f"{held_words(moment)}, {format_bytes(failure.device_free)} free on the device",
         verdict,
     )
+
+
+def partial_rows(recording: Recording) -> list[tuple[str, str]]:
+    """Return why a recording is partial, and the totals of its file, which count memory that it does not
+    name; nothing for a whole one."""
+    if not recording.partial:
+        return []
+    rows = [("partial", partial_words(recording.partial))]
+    if recording.allocated is not None:
+        before, most = int(recording.allocated[0]), int(recording.allocated.max())
+        told = f"{format_bytes(before)} allocated before its first event, {format_bytes(most)} at most since"
+        rows.append(("totals of the file", told))
+    return rows
 
 
 def held_words(moment: Moment) -> str:

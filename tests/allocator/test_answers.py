@@ -126,6 +126,15 @@ def test_what_was_there_before_a_run_is_allocated_first() -> None:
     assert any("temporaries" in note for note in answers.notes)
 
 
+def test_a_run_whose_weights_are_not_in_the_file_fits_nowhere_for_certain() -> None:
+    seen = replace(observed_step(), flow=None)
+    answers = three_answers(seen, capacity=80 * GIB)
+    assert (answers.live_bytes, answers.others) == (40 * MIB, ())
+    assert (answers.chosen.verdict, answers.chosen.reason) == (Verdict.UNDECIDED, Reason.PARTIAL)
+    assert three_answers(seen, capacity=300 * MIB).chosen.verdict is Verdict.DOES_NOT_FIT
+    assert three_answers(observed_step(), capacity=80 * GIB).chosen.verdict is Verdict.FITS
+
+
 @pytest.mark.parametrize("text", ["", "max_split_size_mb:20", "expandable_segments:True"])
 @pytest.mark.parametrize("capacity", [None, 1430 << 20])
 def test_segments_hold_what_is_reserved_and_active(text: str, capacity: int | None) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 
 import pytest
 from memplan_dashboard.charts import reserved_over_time, segment_bars
 from memplan_dashboard.session import uploads
 from memplan_dashboard.views.inspect.allocator_tab import NO_DEVICE
+from memplan_examples.make_snapshot import SEGMENT, Allocator
 
 from memplan_engine.accelerators.presets import accelerator
 from memplan_engine.allocator.answers import three_answers
@@ -157,3 +159,22 @@ def test_a_predicted_run_has_the_tab_too():
     app = open_app(doc=key, tab="Allocator", gpu="a100-40")
     assert not app.exception
     assert (metrics(app)["Live"], metrics(app)["Reserved"]) == ("70 MiB", "70 MiB")
+
+
+def test_a_part_of_a_run_is_never_green_and_makes_no_claims():
+    allocator = Allocator()
+    allocator.alloc(SEGMENT)
+    key, _ = uploads.keep("still.pickle", pickle.dumps(allocator.snapshot(most_events=0)))
+    app = open_app(doc=key, tab="Allocator", gpu="h100-80")
+    assert not app.exception
+    assert (metrics(app)["Live"], metrics(app)["Reserved"]) == ("2 MiB", "20 MiB")
+    assert [each.delta for each in app.metric][:2] == ["at least, of a part of a run", "at least, simulated"]
+    assert not app.success
+    assert any("undecided (the recording is partial)" in plain_said(each) for each in app.info)
+    captions = [plain_said(each) for each in app.caption]
+    assert any("this recording is a part of a run: it has no event" in each for each in captions)
+    assert not any("fragmentation" in each for each in captions)
+
+
+def plain_said(element) -> str:
+    return element.value.replace("\\", "")

@@ -316,3 +316,22 @@ def test_the_curve_is_thinned_to_the_most_of_each_stretch():
     over = OverTime(np.arange(10), np.arange(10) + 5, (3,), True)
     begin, live, reserved = thinned(over, 3)
     assert (begin.tolist(), live.tolist(), reserved.tolist()) == ([0, 3, 6], [2, 5, 9], [7, 10, 14])
+
+
+def test_the_story_of_a_part_of_a_run_says_what_it_is():
+    allocator = Allocator()
+    allocator.alloc(1000, stack(1))
+    allocator.free(allocator.alloc(SEGMENT, stack(2)))
+    value = allocator.snapshot() | {"trace_alloc_overflowed": [True]}
+    key, _ = uploads.keep("part.pickle", pickle.dumps(value))
+    app = open_app(doc=key, tab="Reserved")
+    assert app.button_group(key="moment_widget").options == [
+        "most recorded live, step 4",
+        "most recorded reserved, step 3",
+    ]
+    told = (
+        "at least reserved 4 MiB at step 3, at least live 2 MiB at step 4; a part of a run: its ring of "
+        "events overflowed, and the oldest are lost"
+    )
+    assert told in story(app)[1].replace("At least", "at least")
+    assert told in [each.value.replace("\\", "") for each in app.caption]

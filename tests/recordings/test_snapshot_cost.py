@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from memplan_examples.make_snapshot import SEGMENT, Allocator, frame, stack, write_snapshot
 
@@ -259,7 +258,9 @@ def test_summary_of_a_snapshot_without_events(tmp_path: Path) -> None:
     found = cost_summary(snapshot, cost_of(snapshot.recordings[0]))
     assert (found["steps"], found["seconds"], found["older_than_recording"]) == (1, 0.0, 1)
     assert found["peak_live"]["callers"][0]["caller"] == "train.py:10 forward"
-    assert np.isfinite(found["fragmentation_bytes"])
+    # What was in use before is unknown: the segment may have been needed whole.
+    assert (found["fragmentation_bytes"], found["saved_bytes"]) == (None, None)
+    assert found["partial"] == ["it has no event of an allocation"]
 
 
 def test_progress_is_for_terminals_and_large_files(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from memplan_engine.allocator.answers import Answers, three_answers
 from memplan_engine.allocator.settings import VARIABLE, parse_settings
 from memplan_engine.reporters.allocator.answer_tables import (
     basis,
+    live_basis,
     message_of,
     settings_columns,
     settings_words,
@@ -76,9 +77,10 @@ def _simulated(document: Document, settings: str, gpu: str, headroom: str) -> An
 def _show_answers(answers: Answers, marked: int | None) -> None:
     chosen, run, device = answers.chosen, answers.chosen.run, answers.chosen.device
     columns = st.columns(3)
-    columns[0].metric("Live", format_bytes(answers.live_bytes), "exact", **QUIET)
+    columns[0].metric("Live", format_bytes(answers.live_bytes), live_basis(answers), **QUIET)
     reserved = " to ".join(map(format_bytes, dict.fromkeys(answers.reserved)))
-    columns[1].metric("Reserved", reserved, basis(run), **QUIET)
+    told = f"at least, {basis(chosen)}" if answers.partial else basis(chosen)
+    columns[1].metric("Reserved", reserved, told, **QUIET)
     if device is not None and chosen.total is not None:
         if device.is_recorded:
             columns[2].metric(
@@ -102,17 +104,17 @@ def _show_verdict(answers: Answers) -> None:
         return
     beside = f"{format_bytes(device.least_overhead)} to {format_bytes(device.most_overhead)} held outside it"
     known = device.source if device.is_recorded else beside
-    told = f"{device.name}: {verdict_words(chosen)}; {known}; {basis(run)}"
+    told = f"{device.name}: {verdict_words(chosen)}; {known}; {basis(chosen)}"
     if chosen.verdict is Verdict.DOES_NOT_FIT:
         st.error(plain(told))
-        if message := message_of(run.failures[0], chosen):
+        if run.failures and (message := message_of(run.failures[0], chosen)):
             st.code(message, language=None, wrap_lines=True)
     elif chosen.verdict is Verdict.FITS and not run.is_rules_only:
         st.success(plain(told))
     else:
         st.info(plain(told))
     advice = answers.advice
-    if advice.failed:
+    if advice.failed and (answers.others or answers.out_of_reach is not None):
         st.caption(plain(sentence_case(settings_words(advice))))
     if suggested is not None:
         if not advice.failed:

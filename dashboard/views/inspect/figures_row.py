@@ -20,6 +20,7 @@ from memplan_engine.reporters.figure_list import Card, figure_cards
 from memplan_engine.reporters.peak_report import difference_headline, headline
 from memplan_engine.reporters.plan_tables import certificate, planner
 from memplan_engine.units import format_bytes
+from memplan_engine.verdict import Reason
 
 MOST_VIOLATIONS = 20
 MOST_TIES = 16
@@ -100,6 +101,8 @@ def verdict(facts: PlanFacts) -> str:
     plan = facts.plan
     if not facts.report.valid:
         return "Not valid"
+    if doubt(plan.problem) is Reason.PARTIAL:
+        return "Part of a run"
     if plan.optimal:
         return f"Optimal for {optimal_for(plan.problem)}"
     return f"Optimality not proved, {over_bound(plan)}"

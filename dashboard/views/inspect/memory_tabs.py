@@ -19,6 +19,7 @@ from memplan_engine.analysis.device_memory import DeviceMemory, device_memory
 from memplan_engine.analysis.layout import Layout, make_layout
 from memplan_engine.analysis.positional import object_summary, object_table
 from memplan_engine.plotting.colouring import CATEGORIES
+from memplan_engine.recordings.allocator_recording import partial_words
 from memplan_engine.recordings.cost import OverTime, memory_over_time
 from memplan_engine.units import format_bytes, format_percent
 
@@ -130,14 +131,19 @@ def show_reserved(document: Document) -> None:
 
 
 def summary(over: OverTime) -> str:
-    """Both peaks, what lies between them, and how often memory ran out."""
+    """Both peaks, what lies between them, and how often memory ran out. Of a part of a run both are the
+    least, and what lies between them says nothing."""
     live, reserved = int(over.live.max()), int(over.reserved.max())
     share = format_percent((reserved - live) / reserved) if reserved else "none"
+    kind = "at least" if over.partial else "peak"
     told = (
-        f"peak reserved {format_bytes(reserved)} at step {int(over.reserved.argmax()):,}, "
-        f"peak live {format_bytes(live)} at step {int(over.live.argmax()):,}; "
-        f"fragmentation {format_bytes(reserved - live)}, {share}"
+        f"{kind} reserved {format_bytes(reserved)} at step {int(over.reserved.argmax()):,}, "
+        f"{kind} live {format_bytes(live)} at step {int(over.live.argmax()):,}"
     )
+    if over.partial:
+        told += f"; a part of a run: {partial_words(over.partial)}"
+    else:
+        told += f"; fragmentation {format_bytes(reserved - live)}, {share}"
     failed = len(over.failures)
     return f"{told}; out of memory {failed:,} × (dotted)" if failed else told
 

@@ -21,6 +21,7 @@ from memplan_dashboard.widgets.controls import bound
 from memplan_dashboard.widgets.tables import selectable, whole
 
 from memplan_engine.callers import Frame
+from memplan_engine.recordings.allocator_recording import partial_words
 from memplan_engine.recordings.cost import Moment, OutOfMemory, OverTime, failures_of, moment_at
 from memplan_engine.recordings.flame import Call, Stack, calls_at, stacks_at
 from memplan_engine.reporters.diff_words import sentence_case
@@ -100,7 +101,8 @@ def show_story(story: Story) -> None:
 
 
 def _pick_moment(story: Story) -> None:
-    names = {PEAK: "peak live", HEIGHT: "peak reserved", MARKED: "marked"}
+    kind = "most recorded" if story.over.partial else "peak"
+    names = {PEAK: f"{kind} live", HEIGHT: f"{kind} reserved", MARKED: "marked"}
     default = next(iter(story.steps))
 
     def take(picked: str | None) -> None:
@@ -159,6 +161,8 @@ def _headline(story: Story) -> None:
         if most := most_words(moment):
             verdict = f"{verdict}; {most}"
         told = [summary(over), held_words(moment)] if over.knows_reserved else []
+    if over.partial and (story.failure is not None or not over.knows_reserved):
+        told.append(f"a part of a run: {partial_words(over.partial)}")
     with st.container(key="headline"):
         st.subheader(plain(sentence_case(verdict)), anchor=False)
         if told:

@@ -35,6 +35,7 @@ from memplan_engine.recordings.allocator_recording import (
     checked_events,
     pools_by_address,
 )
+from memplan_engine.recordings.partial import marked
 
 KIND = "a memory snapshot of PyTorch, with segments and device_traces"
 IN_USE = ("active_allocated", "active_pending_free", "active_awaiting_free")
@@ -63,14 +64,17 @@ def load_snapshot(path: Path | str, progress: Progress | None = None) -> Snapsho
     InputError: a pickle of something else, or that holds anything but plain data; one that is cut short.
     """
     path = Path(path)
-    rows = SnapshotRows(path.name, FREE_EVENTS + file_size(path) // LEAST_EVENT)
-    value = read_pickle(path, rows, progress)
-    if isinstance(value, list):
-        value = {"segments": value}
-    if not isinstance(value, dict) or "segments" not in value:
-        raise InputError(path.name, "", f"a pickle of {_contents(value)}", KIND)
+    value, rows = _read(path, progress)
     events = np.frombuffer(rows.events, dtype=EVENT)
-    bounds = _bounds(value.get("device_traces", []), len(events), path.name)
+    traces = _traces(value, path.name)
+    if rows.failed and not all(type(event) is EventRef for trace in traces for event in trace):
+        raise rows.failed
+    if rows.failed or 0 < sum(map(len, traces)) < len(events):
+        # Dicts inside events look like events: which ones, only numbers tell.
+        value, rows = _read(path, progress, numbered=True)
+        traces = _traces(value, path.name)
+        events = _direct(traces, rows, path.name)
+    bounds = _bounds(traces, len(events), path.name)
     devices = _Segments(path.name, rows, path.stat().st_size).read(value["segments"])
     stacks = rows.finished_stacks()
     settings = _settings(value.get("allocator_settings"))
@@ -83,11 +87,10 @@ def load_snapshot(path: Path | str, progress: Progress | None = None) -> Snapsho
         own = checked_events(events[low:high], path.name)
         if rows.pools.keys() - {DEFAULT_POOL}:
             own["pool"] = pools_by_address(own, segments)
-        recordings.append(
-            Recording(
-                *(path.stem, device, own, segments, blocks, stacks, tuple(rows.pools)), settings=settings
-            )
+        recording = Recording(
+            *(path.stem, device, own, segments, blocks, stacks, tuple(rows.pools)), settings=settings
         )
+        recordings.append(marked(recording, overflowed=_overflowed(value, device, len(own))))
     if len(recordings) > 1:
         recordings = [replace(each, name=f"{path.stem}, device {each.device}") for each in recordings]
     return Snapshot(path.name, tuple(recordings))
@@ -96,7 +99,7 @@ def load_snapshot(path: Path | str, progress: Progress | None = None) -> Snapsho
 def _contents(value: Any) -> str:
     if isinstance(value, dict):
         return f"a dict with {', '.join(brief(key) for key in list(value)[:5]) or 'nothing in it'}"
-    return "an event" if value is EVENT_KEPT else brief(value)
+    return "an event" if type(value) is EventRef else brief(value)
 
 
 def _settings(found: Any) -> str:
@@ -105,14 +108,63 @@ def _settings(found: Any) -> str:
     return text if isinstance(text, str) and len(text) <= MOST_KEY_TEXT else ""
 
 
-def _bounds(traces: Any, count: int, source: str) -> list[tuple[int, int]]:
-    """Which events are whose: they come device by device, and each was closed once."""
+def _overflowed(value: dict[Any, Any], device: int, count: int) -> bool:
+    """Return whether the ring of `count` events of `device` has overflowed: as the file says, or, where it
+    says only how many it holds, because it is full."""
+
+    def said(key: str) -> Any:
+        found = value.get(key)
+        if isinstance(found, list | tuple):
+            return found[device] if 0 <= device < len(found) else None
+        return found
+
+    flag, most = said("trace_alloc_overflowed"), said("trace_alloc_max_entries")
+    if isinstance(flag, bool | int):
+        return bool(flag)
+    return type(most) is int and 0 < most <= count
+
+
+def _read(
+    path: Path, progress: Progress | None, numbered: bool = False
+) -> tuple[dict[Any, Any], SnapshotRows]:
+    rows = SnapshotRows(path.name, FREE_EVENTS + file_size(path) // LEAST_EVENT, numbered)
+    value = read_pickle(path, rows, progress)
+    if isinstance(value, list):
+        value = {"segments": value}
+    if not isinstance(value, dict) or "segments" not in value:
+        raise InputError(path.name, "", f"a pickle of {_contents(value)}", KIND)
+    return value, rows
+
+
+def _traces(value: dict[Any, Any], source: str) -> list[list[Any]]:
+    traces = value.get("device_traces", [])
     if not isinstance(traces, list) or not all(isinstance(trace, list) for trace in traces):
         raise InputError(source, "device_traces", "something else", "a list of events for each device")
+    return traces
+
+
+def _bounds(traces: list[list[Any]], count: int, source: str) -> list[tuple[int, int]]:
+    """Which events are whose: they come device by device, and each was closed once."""
     edges = np.cumsum([0, *map(len, traces)]).tolist()
-    if edges[-1] != count or any(event is not EVENT_KEPT for trace in traces for event in trace):
+    if edges[-1] != count or any(type(event) is not EventRef for trace in traces for event in trace):
         raise InputError(source, "device_traces", f"{edges[-1]:,} entries, {count:,} events", "events only")
     return list(pairwise(edges))
+
+
+def _direct(traces: list[list[Any]], rows: SnapshotRows, source: str) -> Rows:
+    """Return the events that stand in `traces` themselves, each of which was closed once and in this order.
+
+    Raises
+    ------
+    InputError: an entry that is no event, or one that stands there twice.
+    """
+    entries = [event for trace in traces for event in trace]
+    if not all(type(event) is EventRef for event in entries):
+        raise InputError(source, "device_traces", "something else", "events only")
+    numbers = np.array([event.number for event in entries], dtype=np.int64)
+    if (np.diff(numbers) <= 0).any():
+        raise InputError(source, "device_traces", "an event twice, or out of order", "each event once")
+    return np.frombuffer(rows.events, dtype=EVENT)[numbers]
 
 
 class _Segments:
@@ -175,15 +227,6 @@ class _Segments:
         return value
 
 
-class _Marker:
-    """Stands for an event whose row has been kept."""
-
-    __slots__ = ()
-
-
-EVENT_KEPT = _Marker()
-
-
 class FrameRef:
     """Stands for a frame: its number."""
 
@@ -193,6 +236,15 @@ class FrameRef:
         self.number = number
 
 
+class EventRef(FrameRef):
+    """Stands for an event whose row has been kept: its number, or −1 where events are not numbered."""
+
+    __slots__ = ()
+
+
+EVENT_KEPT = EventRef(-1)
+
+
 class StackRef(FrameRef):
     """Stands for a list of frames: its number."""
 
@@ -200,10 +252,14 @@ class StackRef(FrameRef):
 
 
 class SnapshotRows:
-    """The `Reducer` of memory snapshots; `events` are packed rows, in the order in which they closed."""
+    """The `Reducer` of memory snapshots; `events` are packed rows, in the order in which they closed. A dict
+    inside an event may look like one. If `numbered`, each event is replaced with a number of its own, at 50
+    bytes each. `failed` is the error of the first that cannot be kept."""
 
-    def __init__(self, source: str, most_events: int) -> None:
+    def __init__(self, source: str, most_events: int, numbered: bool = False) -> None:
         self.source, self.most_events = source, min(most_events, MOST_EVENTS)
+        self.numbered = numbered
+        self.failed: InputError | None = None
         self.events = bytearray()
         self.frames: dict[tuple[str, str, int], FrameRef] = {}
         self.stacks: dict[tuple[int, ...], StackRef] = {}
@@ -311,14 +367,15 @@ class SnapshotRows:
         columns = [place.get(name, -1) for name in (first, "size", "stream", "time_us")]
         address, size, stream, time = columns
         lacks, kept, known, most = -1 in columns, self.events, ACTIONS.get, self.most_events * EVENT.itemsize
+        numbered = self.numbered
 
-        def close(items: list[Any]) -> Any:
+        def close(items: list[Any]) -> Any | None:
             if lacks:
                 items = [*items, 0]
-            stack = items[frames] if frames >= 0 else None
-            number = stack.number if type(stack) is StackRef else self.stack_of(stack)
-            where = self.pool_of(items[pool]) if pool >= 0 else -1
             try:
+                stack = items[frames] if frames >= 0 else None
+                number = stack.number if type(stack) is StackRef else self.stack_of(stack)
+                where = self.pool_of(items[pool]) if pool >= 0 else -1
                 said = items[action]
                 # Nothing else is hashed: a tuple of tuples that are shared never comes to an end.
                 code = known(said, 0) if type(said) is str else 0
@@ -327,12 +384,17 @@ class SnapshotRows:
                 shown = {key: brief(items[each]) for key, each in place.items() if key != "frames"}
                 found = ", ".join(f"{key} {value}" for key, value in shown.items())
                 event = f"event {len(kept) // EVENT.itemsize:,}"
-                raise self._error(event, found, "an action and whole numbers below 2^63") from None
+                error = self._error(event, found, "an action and whole numbers below 2^63")
+                self.failed = self.failed or error
+                return None
+            except InputError as error:
+                self.failed = self.failed or error
+                return None
             if len(kept) >= most:
                 raise self._error(
                     "device_traces", f"more than {self.most_events:,} events", "at most so many"
                 )
             kept.extend(row)
-            return EVENT_KEPT
+            return EventRef(len(kept) // EVENT.itemsize - 1) if numbered else EVENT_KEPT
 
         return close

@@ -14,6 +14,7 @@ from memplan_engine.callers import UNKNOWN_STACK, Frame, Stacks
 from memplan_engine.errors import InputError
 from memplan_engine.formats.allocator_files.pickle_refusals import brief
 from memplan_engine.formats.json_stream import objects
+from memplan_engine.graph import MAX_BYTES
 from memplan_engine.problem import Ints
 from memplan_engine.recordings.allocator_recording import (
     BLOCK,
@@ -25,9 +26,14 @@ from memplan_engine.recordings.allocator_recording import (
     check_devices,
     checked_events,
 )
+from memplan_engine.recordings.partial import marked, with_unnamed
+from memplan_engine.recordings.recorded_problem import GRANULE
 
 CPU = -1
 """The number of the device that is no accelerator."""
+KEYS = ("Addr", "Bytes", "Total Reserved", "Device Type", "Device Id", "Total Allocated")
+NO_ADDRESS = 0
+"""Of an event without one, as the first versions of the profiler wrote them."""
 RUNNING = ("cpu_op", "python_function", "user_annotation")
 """Categories of events that say what was running."""
 _PYTHON = re.compile(r"(?P<file>.+)\((?P<line>[0-9]{1,9})\): (?P<function>.+)", re.DOTALL)
@@ -65,7 +71,8 @@ class _Trace:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self.devices, self.addresses, self.sizes, self.reserved = (array("q") for _ in range(4))
+        self.devices, self.addresses, self.sizes = (array("q") for _ in range(3))
+        self.reserved, self.allocated = array("q"), array("q")
         self.times, self.threads = array("q"), array("q")
         self.began, self.ended, self.ran_in, self.frame = (array("q") for _ in range(4))
         self.frames: dict[Frame, int] = {}
@@ -86,17 +93,19 @@ class _Trace:
     def _take_memory(self, event: dict[str, Any]) -> None:
         said = event.get("args")
         said = said if isinstance(said, dict) else {}
-        values = [said.get(key, 0) for key in ("Addr", "Bytes", "Total Reserved", "Device Type", "Device Id")]
+        values = [said.get(key, 0) for key in KEYS]
+        values[0] = NO_ADDRESS if values[0] is None else values[0]
         if not all(type(value) is int and abs(value) < 1 << 62 for value in values) or values[0] < 0:
             place = f"memory event {len(self.times):,}"
             raise InputError(
                 self.source, place, ", ".join(map(brief, values)), "an address and whole numbers"
             )
-        address, nbytes, reserved, kind, device = values
+        address, nbytes, reserved, kind, device, allocated = values
         self.devices.append(device if kind else CPU)
         self.addresses.append(address)
         self.sizes.append(nbytes)
         self.reserved.append(max(reserved, 0))
+        self.allocated.append(allocated)
         self.times.append(self._time(event, "ts"))
         self.threads.append(self._thread(event))
 
@@ -152,14 +161,17 @@ class _Trace:
         rows = rows[np.argsort(np.array(self.times)[rows], kind="stable")]
         sizes = np.array(self.sizes)[rows]
         events = np.zeros(len(rows), dtype=EVENT)
-        events["address"], events["size"] = np.array(self.addresses)[rows], np.abs(sizes)
+        address = np.array(self.addresses)[rows]
+        nowhere = address == NO_ADDRESS
+        address[nowhere] = self._places_by_size(sizes[nowhere], int((address + np.abs(sizes)).max(initial=0)))
+        events["address"], events["size"] = address, np.abs(sizes)
         events["time"], events["stack"] = np.array(self.times)[rows] // _NS, stack[rows]
         events["action"] = np.where(sizes > 0, Action.ALLOC, Action.FREE_COMPLETED)
         events["pool"] = -1
         checked_events(events, self.source)
-        reserved = np.array(self.reserved)[rows]
+        reserved, allocated = (np.array(column)[rows] for column in (self.reserved, self.allocated))
         name = path.name.split(".")[0] + (f", device {device}" if len(set(self.devices)) > 1 else "")
-        return Recording(
+        recording = Recording(
             name,
             device,
             events,
@@ -167,7 +179,26 @@ class _Trace:
             np.zeros(0, BLOCK),
             stacks,
             held=np.concatenate([reserved[:1], reserved]) if reserved.any() else None,
+            allocated=np.concatenate([allocated[:1] - sizes[:1], allocated]) if allocated.any() else None,
         )
+        return marked(with_unnamed(recording), no_addresses=bool(nowhere.any()))
+
+    def _places_by_size(self, sizes: Ints, top: int) -> list[int]:
+        """Return a place above `top` for each event without an address; `sizes` are below 0 for frees. A free
+        is of the youngest allocation of as many bytes, or of one from before."""
+        live: dict[int, list[int]] = {}
+        free: dict[int, list[int]] = {}
+        places = []
+        for size in sizes.tolist():
+            of_size = free if size > 0 else live
+            place = of_size[abs(size)].pop() if of_size.get(abs(size)) else None
+            if place is None:
+                place, top = -(-top // GRANULE) * GRANULE + GRANULE, top + abs(size) + 2 * GRANULE
+            (live if size > 0 else free).setdefault(abs(size), []).append(place)
+            places.append(place)
+        if top > MAX_BYTES:
+            raise InputError(self.source, "memory events", "sizes beyond 2^63 in all", "a sum below 2^63")
+        return places
 
 
 def _close(open_now: list[tuple[int, int]], time: int) -> None:

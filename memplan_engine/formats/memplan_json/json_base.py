@@ -27,6 +27,7 @@ ScopeName = Literal[
     "eager",
     "eager_predicted",
     "eager_predicted_with_kernels",
+    "eager_part",
     "buffers",
 ]
 """What figures count: a `Scope` by its value."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from rich.console import RenderableType
 from rich.table import Table
 
 from memplan_engine.allocator.answers import Answers, SettingsAdvice, SettingsAnswer
 from memplan_engine.allocator.device import Device
 from memplan_engine.allocator.settings import VARIABLE
-from memplan_engine.allocator.simulation import AllocatorRun, OutOfMemory
+from memplan_engine.allocator.simulation import OutOfMemory
+from memplan_engine.recordings.allocator_recording import partial_words, reserved_over_time
 from memplan_engine.recordings.cost import OverTime, thinned
 from memplan_engine.reporters.rich_tables import label_table, make_table, numbers, plain_text
 from memplan_engine.units import exact, format_bytes, format_percent, format_signed
@@ -18,12 +20,20 @@ from memplan_engine.verdict import Verdict, verdict_text
 
 MOST_POINTS = 2_000
 MOST_FAILURES = 3
-SIMULATED, RULES_ONLY = "simulated", "rules only"
+SIMULATED, RULES_ONLY, RECORDED_MORE = "simulated", "rules only", "as recorded"
 
 
-def basis(run: AllocatorRun) -> str:
-    """What the figures of a run rest on: rules compared with recordings, or rules alone."""
-    return RULES_ONLY if run.is_rules_only else SIMULATED
+def basis(answer: SettingsAnswer) -> str:
+    """Return what an answer rests on: rules compared with recordings, rules alone, or, where a partial
+    recording had more than either gives, what it says."""
+    if answer.reserved > answer.run.peak_reserved:
+        return RECORDED_MORE
+    return RULES_ONLY if answer.run.is_rules_only else SIMULATED
+
+
+def live_basis(answers: Answers) -> str:
+    """Return "exact", or what the live bytes of a part of a run are."""
+    return "at least, of a part of a run" if answers.partial else "exact"
 
 
 def answers_summary(answers: Answers, what_if: bool = True) -> dict[str, Any]:
@@ -33,11 +43,12 @@ def answers_summary(answers: Answers, what_if: bool = True) -> dict[str, Any]:
     suggested = answers.suggested if what_if else None
     return {
         "name": answers.name,
+        "partial": list(answers.partial),
         "live_bytes": answers.live_bytes,
         "device": None if device is None else _device(device),
         **_settings(chosen, answers.live_bytes),
         "reserved_least_bytes": answers.reserved[0],
-        "over_time": _over_time(chosen.run),
+        "over_time": _over_time(chosen),
         "what_if": [_settings(other, answers.live_bytes) for other in answers.others] if what_if else [],
         "suggested_settings": None if suggested is None else str(suggested.settings),
         "out_of_reach_bytes": answers.out_of_reach,
@@ -71,10 +82,10 @@ def _settings(answer: SettingsAnswer, live: int) -> dict[str, Any]:
     total = answer.total
     return {
         "settings": str(answer.settings),
-        "basis": basis(run),
-        "reserved_bytes": run.peak_reserved,
+        "basis": basis(answer),
+        "reserved_bytes": answer.reserved,
         "active_bytes": run.peak_active,
-        "fragmentation_bytes": run.peak_reserved - live,
+        "fragmentation_bytes": None if answer.recording.partial else run.peak_reserved - live,
         "segments": int((run.log[:, 2] > 0).sum()),
         "device_least_bytes": None if total is None else total[0],
         "device_most_bytes": None if total is None else total[1],
@@ -107,9 +118,12 @@ def message_of(failure: OutOfMemory, answer: SettingsAnswer) -> str:
     return failure.message(answer.recording.device, total)
 
 
-def _over_time(run: AllocatorRun) -> dict[str, list[int]]:
-    """From each step to the next the most bytes, MOST_POINTS steps at most."""
-    begin, live, reserved = thinned(OverTime(run.requested, run.reserved, (), True), MOST_POINTS)
+def _over_time(answer: SettingsAnswer) -> dict[str, list[int]]:
+    """Return from each step to the next the most bytes, MOST_POINTS steps at most."""
+    run, held = answer.run, answer.run.reserved
+    if answer.recording.partial:
+        held = np.maximum(held, reserved_over_time(answer.recording))
+    begin, live, reserved = thinned(OverTime(run.requested, held, (), True), MOST_POINTS)
     _, allocated, active = thinned(OverTime(run.allocated, run.active, (), True), MOST_POINTS)
     columns = {"step": begin, "live_bytes": live, "allocated_bytes": allocated, "active_bytes": active}
     return {name: column.tolist() for name, column in {**columns, "reserved_bytes": reserved}.items()}
@@ -122,11 +136,11 @@ def answers_tables(answers: Answers, what_if: bool = True) -> list[RenderableTyp
     if chosen.on_device is not None:
         messages = [message_of(each, chosen) for each in chosen.on_device.failures[:MOST_FAILURES]]
         parts += [plain_text(message) for message in messages if message]
-    if what_if:
+    if what_if and answers.others:
         parts.append(_what_if(answers))
     if what_if and answers.suggested is not None:
         parts.append(plain_text(f'try  {VARIABLE}="{answers.suggested.settings}"', "bold"))
-    if what_if and answers.advice.failed:
+    if what_if and answers.advice.failed and (answers.others or answers.out_of_reach is not None):
         parts.append(plain_text(settings_words(answers.advice)))
     parts += [plain_text(f"note: {note}") for note in answers.notes]
     return parts
@@ -134,18 +148,23 @@ def answers_tables(answers: Answers, what_if: bool = True) -> list[RenderableTyp
 
 def _three(answers: Answers) -> Table:
     chosen, run, device = answers.chosen, answers.chosen.run, answers.chosen.device
-    lost = run.peak_reserved - answers.live_bytes
-    share = format_percent(lost / run.peak_reserved) if run.peak_reserved else format_percent(0)
-    under = f"under {chosen.settings.words} ({basis(run)})"
+    lost = chosen.reserved - answers.live_bytes
+    share = format_percent(lost / chosen.reserved) if chosen.reserved else format_percent(0)
+    under = f"under {chosen.settings.words} ({basis(chosen)})"
+    live = f"{exact(answers.live_bytes)} at once, as tensors asked for them ({live_basis(answers)})"
+    reserved = f"{_reserved(answers)} {under}"
     rows = [
         ("simulated", f"{answers.name}: {len(run.recording.events):,} events, {chosen.settings.words}"),
-        ("live", f"{exact(answers.live_bytes)} at once, as tensors asked for them (exact)"),
-        ("reserved", f"{_reserved(answers)} {under}, {share} of it never live"),
+        ("live", live),
+        ("reserved", f"at least {reserved}" if answers.partial else f"{reserved}, {share} of it never live"),
     ]
+    if answers.partial:
+        rows.insert(1, ("partial", partial_words(answers.partial)))
     if device is not None and chosen.total is not None:
         if device.overheads:
             total = " to ".join(map(format_bytes, chosen.total))
-            rows.append(("device total", f"{total}, with what is held beside"))
+            least = "at least " * bool(answers.partial)
+            rows.append(("device total", f"{least}{total}, with what is held beside"))
         for overhead, count in device.overheads:
             low, high = (format_bytes(count * each) for each in (overhead.least_bytes, overhead.most_bytes))
             rows.append((f"  {overhead.name}", f"{low} to {high} ({overhead.source})"))
@@ -187,6 +206,8 @@ def verdict_words(answer: SettingsAnswer) -> str:
         return "no device"
     words = verdict_text(verdict, answer.reason)
     again = f", after what was cached had to go back {run.retries:,} ×" if run.retries else ""
+    if verdict is Verdict.DOES_NOT_FIT and run.fits:
+        return f"{words}: {format_bytes(answer.least_reserved)} were held at once in the recording"
     if verdict is Verdict.DOES_NOT_FIT:
         failure = run.failures[0]
         again = ", as recorded" if failure.was_recorded else ""
@@ -199,14 +220,14 @@ def settings_columns(answers: Answers) -> dict[str, list[Any]]:
     """The chosen settings and below them what else was tried, with the difference that it makes: a list for
     each column, exact `bytes` among them, `verdict` where there is a device."""
     every = (answers.chosen, *answers.others)
-    base = answers.chosen.run.peak_reserved
-    changes = [format_signed(each.run.peak_reserved - base) for each in answers.others]
+    base = answers.chosen.reserved
+    changes = [format_signed(each.reserved - base) for each in answers.others]
     columns: dict[str, list[Any]] = {
         "settings": [each.settings.words for each in every],
-        "reserved": [format_bytes(each.run.peak_reserved) for each in every],
-        "bytes": [each.run.peak_reserved for each in every],
+        "reserved": [format_bytes(each.reserved) for each in every],
+        "bytes": [each.reserved for each in every],
         "change": ["", *changes],
-        "basis": [basis(each.run) for each in every],
+        "basis": [basis(each) for each in every],
     }
     if answers.chosen.device is not None:
         columns["verdict"] = [str(each.verdict) for each in every]
