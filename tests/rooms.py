@@ -198,7 +198,7 @@ ROOMS: dict[str, str] = {
         "verdict memplan_dashboard.charts memplan_dashboard.session memplan_dashboard.widgets"
     ),
     "memplan_dashboard.views.fit": (
-        "verdict units accelerators diffing formats.memplan_json preparation advice reporters "
+        "verdict units accelerators analysis diffing formats.memplan_json preparation advice reporters "
         "reporters.fit memplan_dashboard.background memplan_dashboard.charts memplan_dashboard.session "
         "memplan_dashboard.widgets"
     ),

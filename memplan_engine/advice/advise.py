@@ -13,6 +13,7 @@ from memplan_engine.advice.situation import Situation
 from memplan_engine.advice.values import Advice, Candidate, Rejected, Suggestion
 from memplan_engine.advice.words import capitalised
 from memplan_engine.analysis.buffer_names import buffer_names, short_name
+from memplan_engine.analysis.claims import doubt
 from memplan_engine.analysis.provenance import find_provenance
 from memplan_engine.errors import MemplanError
 from memplan_engine.formats.importer import Loaded
@@ -163,6 +164,11 @@ class _Trials:
         if self.watch:
             self.watch(self.advice(complete=False))
 
+    def _fits(self, plan: Plan) -> bool | None:
+        if self.capacity is None or plan.arena_bytes > self.capacity:
+            return None if self.capacity is None else False
+        return True if doubt(plan.problem) is None else None
+
     def suggestion(self, candidate: Candidate, plan: Plan) -> Suggestion:
         """`candidate`, which has become `plan`."""
         situation, before = self.situation, self.situation.plan
@@ -172,7 +178,7 @@ class _Trials:
             plan,
             before.arena_bytes - plan.arena_bytes,
             _peak(before.problem) - _peak(plan.problem),
-            None if self.capacity is None else plan.arena_bytes <= self.capacity,
+            self._fits(plan),
             candidate.options,
             candidate.edits,
             replace(situation.how, **candidate.options),

@@ -79,7 +79,8 @@ class Suggestion:
     `kinds` names what it consists of, several for a combination. `options` and `edits` are what changes
     against the plan that advice was asked for, `how` and `all_edits` all that `plan` was made with. Bytes:
     `saved_bytes` of the arena, `saved_peak_bytes` of the peak, temporaries included. `fits` says whether the
-    arena is within the capacity that was asked for, None where none was.
+    arena is within the capacity that was asked for; None where none was, or where it is and a run may hold
+    more than is planned (`claims.doubt`).
     """
 
     kinds: tuple[str, ...]

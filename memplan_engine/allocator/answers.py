@@ -143,6 +143,8 @@ class SettingsAdvice:
     is_recorded: bool
     out_of_reach: int | None
     left: int | None
+    of_a_part: bool = False
+    """Whether nothing was tried because the recording is partial."""
 
     @property
     def is_rules_only(self) -> bool:
@@ -217,6 +219,7 @@ class Answers:
             is_recorded=device is not None and device.is_recorded,
             out_of_reach=self.out_of_reach,
             left=device.most_left if device else None,
+            of_a_part=bool(self.partial),
         )
 
 

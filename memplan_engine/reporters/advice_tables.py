@@ -17,6 +17,7 @@ from memplan_engine.reporters.plan_tables import counted_lines
 from memplan_engine.reporters.rich_tables import label_table, make_table, numbers, plain_text
 from memplan_engine.reporters.what_if_tables import edit_entry
 from memplan_engine.units import exact, format_bytes, format_percent
+from memplan_engine.verdict import Verdict
 
 MOST_TYPED = 6
 """With more edits than that a command is too long to type: then it is the one that writes them."""
@@ -128,7 +129,10 @@ def _table(advice: Advice) -> Table:
             over_bound(each.plan),
             each.numerics,
         ]
-        rows.append([*row, *([] if each.fits is None else ["fits" if each.fits else "does not fit"])])
+        if advice.capacity is not None:
+            words = {True: Verdict.FITS, False: Verdict.DOES_NOT_FIT, None: Verdict.UNDECIDED}
+            row.append(words[each.fits])
+        rows.append(row)
     if advice.capacity is not None:
         columns.append(format_bytes(advice.capacity))
     return make_table(columns, rows)

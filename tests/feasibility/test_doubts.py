@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from memplan_engine import fit_graph, to_problem
+from memplan_engine import SolveLimits, fit_graph, to_problem
+from memplan_engine.advice.advise import advise
 from memplan_engine.analysis.claims import doubt, verdict
 from memplan_engine.feasibility.decision import decide
 from memplan_engine.formats.memplan_json.json_file import write_json
@@ -17,6 +18,7 @@ from memplan_engine.graph import Graph, Op, Symbol
 from memplan_engine.planner import make_plan
 from memplan_engine.verdict import Reason, Verdict
 from tests.support.graphs import make_graph
+from tests.support.waiting import HANG_SECONDS
 
 SIZES = {"x": 64, "flag": 1, "y": 64, "z": 64}
 
@@ -66,6 +68,14 @@ def test_stages_that_fit_are_undecided_and_a_proof_stays() -> None:
     assert (refused.verdict, refused.reason) == (Verdict.DOES_NOT_FIT, None)
 
 
+def test_no_suggestion_fits_for_certain() -> None:
+    """Written in place, the sum needs 64 B; what `If` runs may need more."""
+    for kind, fits in (("If", None), ("MatMul", True)):
+        found = advise(branches(kind), capacity=64, limits=SolveLimits(HANG_SECONDS)).suggestions
+        assert (64, fits) in [(each.arena_bytes, each.fits) for each in found]
+        assert {each.fits for each in found if each.arena_bytes > 64} <= {False}
+
+
 def test_every_verb_says_at_least(memplan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_json(branches(), Path("g.json"))
@@ -84,4 +94,6 @@ def test_every_verb_says_at_least(memplan: Any, tmp_path: Path, monkeypatch: pyt
     code, out, _ = memplan("what-if", "g.json", "--capacity", "1KiB", "--json")
     said = json.loads(out)["fit"]
     assert (code, said["verdict"], said["reason"]) == (3, "undecided", str(Reason.UNKNOWN_INSIDE))
+    code, out, _ = memplan("suggest", "g.json", "--capacity", "64")
+    assert (code, "undecided" in out, "fits" in out) == (0, True, False)
     assert memplan("peak", "g.json")[1].startswith("Graph peak at least 128 B at ")

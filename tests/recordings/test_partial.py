@@ -20,6 +20,7 @@ from memplan_engine.problem import Problem
 from memplan_engine.recordings.allocator_recording import Partial, Recording, Selection, choose_recording
 from memplan_engine.recordings.cost import cost_of, live_over_time, memory_over_time
 from memplan_engine.recordings.recorded_problem import buffers, recorded_plan, recording_problem
+from memplan_engine.reporters.allocator.answer_tables import settings_words
 from memplan_engine.scope import Scope
 from memplan_engine.verdict import Reason, Verdict
 from memplan_engine.verify.validate import validate_plan
@@ -96,7 +97,9 @@ def test_a_part_of_a_run_never_fits(
     assert answers.chosen.reserved == 50 * GIB
     assert (answers.chosen.verdict, answers.chosen.reason) == (verdict, reason)
     assert (answers.live_bytes, answers.others) == (46 * GIB if before else 6 * GIB, ())
-    assert (answers.suggested, answers.advice.settings) == (None, None)
+    assert (answers.suggested, answers.advice.settings, answers.advice.of_a_part) == (None, None, True)
+    if verdict is Verdict.UNDECIDED:
+        assert "is unknown" in settings_words(answers.advice)
 
 
 @pytest.mark.parametrize(

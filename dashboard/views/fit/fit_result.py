@@ -12,6 +12,7 @@ from memplan_dashboard.widgets.tables import MOST_ROWS, show_table, whole
 
 from memplan_engine.advice.fit_stages import Fitted, Stage, StageName
 from memplan_engine.advice.stage_changes import StageChange
+from memplan_engine.analysis.claims import doubt
 from memplan_engine.diffing.rewritten import Rewrote, rewritten_ops
 from memplan_engine.formats.memplan_json.json_file import dumps
 from memplan_engine.formats.memplan_json.schedule_format import order_bytes
@@ -39,7 +40,11 @@ def show_answer(fitted: Fitted, unfinished: bool) -> None:
             words = (
                 "no order is lower: proved" if best.is_of_all_orders else "no arena of this order is smaller"
             )
-            st.badge(plain(words), icon=":material/check:", color="green", help=plain(fit_proof(best)))
+            told = plain(fit_proof(best))
+            if doubt(best.plan.problem) is None:
+                st.badge(plain(words), icon=":material/check:", color="green", help=told)
+            else:
+                st.badge(plain(words), color="gray", help=told)
         else:
             over = best.plan.arena_bytes / max(best.bound_bytes, 1) - 1
             told = plain(fit_proof(best))

@@ -178,6 +178,8 @@ def settings_words(advice: SettingsAdvice) -> str:
     if advice.failed and advice.out_of_reach is not None:
         live, left = format_bytes(advice.out_of_reach), format_bytes(advice.left or 0)
         return f"no setting can meet it: {live} would be live, and the allocator can have {left}"
+    if advice.of_a_part:
+        return "what other allocator settings would do is unknown: the recording is partial"
     if advice.settings is None:
         nothing = "meets it for certain" if advice.failed else "reserves less"
         return f"none of the allocator settings that were simulated {nothing}"
