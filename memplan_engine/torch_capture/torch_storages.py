@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from functools import cache
 from typing import Any
 
@@ -19,6 +20,8 @@ from memplan_engine.torch_capture.torch_operators import as_on_cpu, gives_views
 GIVES_BACK_NEW = {"aten::lift_fresh", "aten::lift"}
 """Operators that give back their argument, which nobody else has seen before: `torch.tensor(…)`."""
 STRIDED = torch.strided
+FOLDING = ("aten::linear", "aten::matmul")
+"""Composite operators that choose by whether weights want gradients."""
 OTHERWISE_FAKE = ("aten.one_hot",)
 """Ops made of others on fake tensors than on real ones, where they hold nothing beside their result."""
 
@@ -162,6 +165,9 @@ class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if has_parts(types):
             return NotImplemented
+        if comes_whole(func, args, kwargs):
+            with self:
+                return taken_apart(func, args, kwargs)
         return self.operate(func, args, kwargs or {})
 
 
@@ -225,6 +231,46 @@ def is_composite(operator: Any) -> bool:
     """Whether the operator (an overload) is made of others below autograd."""
     key = "CompositeImplicitAutograd"
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), key))
+
+
+@cache
+def _is_taken_apart(operator: Any) -> bool:
+    """Whether eager mode runs `operator` as others: it is composite, and the CPU has no kernel for it."""
+    if not isinstance(operator, torch._ops.OpOverload) or operator.namespace != "aten":
+        return False
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    name = operator.name()  # type: ignore[no-untyped-call]
+    return is_composite(operator) and not has_kernel(name, "CPU")
+
+
+def comes_whole(operator: Any, args: Any, kwargs: Any) -> bool:
+    """Return whether a mode sees `operator` before it is taken apart into those that it is made of.
+
+    It does in inference mode, and for tensors that were made there: they lack the keys of autograd, whose
+    kernels take composite operators apart above all modes."""
+    if not _is_taken_apart(operator):
+        return False
+    return torch.is_inference_mode_enabled() or any(
+        each.is_inference() for each in tensors_in((args, kwargs))
+    )
+
+
+def taken_apart(operator: Any, args: Any, kwargs: Any) -> Any:
+    """Run a composite `operator` as the C++ code that calls its parts, which the current modes see."""
+    folds = operator._schema.name in FOLDING and torch.is_inference_mode_enabled()
+    with _WantedGradients() if folds else nullcontext():  # type: ignore[no-untyped-call]
+        return operator._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **(kwargs or {}))
+
+
+class _WantedGradients(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Has views of weights want gradients as the weights do. `matmul` chooses by it (`should_fold` in
+    aten/src/ATen/native/LinearAlgebra.cpp), and below a mode views in inference mode do not."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        value = func(*args, **(kwargs or {}))
+        if gives_views(func) and isinstance(value, torch.Tensor) and args[0].requires_grad:
+            value.requires_grad_()
+        return value
 
 
 def operator_name(operator: Any) -> str:

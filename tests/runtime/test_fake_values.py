@@ -203,6 +203,71 @@ def statistics_of_instances() -> Kept:
     return [model]
 
 
+def evaluated(around: Callable[[], Any]) -> Kept:
+    """An evaluation loop, with the inner parts of an encoder, whose dropout is on."""
+    model = nn.Sequential(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), nn.Linear(16, 4))
+    total, right = 0.0, 0
+    with around():
+        for _ in range(2):
+            y = torch.arange(6) % 4
+            result = model(torch.rand(6, 5, 16).transpose(0, 1).contiguous().transpose(0, 1)).mean(1)
+            loss = functional.cross_entropy(result, y)
+            assert torch.isfinite(result).all()
+            total += loss.item() * len(y) + float(loss)
+            right += (result.argmax(1) == y).sum().item()
+            print(f"{total:.3f} {loss:.3f} {right:>4}", int(y[1]), y.tolist(), bool(y[0] == 0))
+            result.argmax(1).tolist(), result.numpy(), torch.zeros(int(y.max()))
+    print(loss.item())
+    return [model]
+
+
+def lists_of_numbers() -> Kept:
+    rows, columns = torch.tensor(3), torch.tensor(5)
+    sizes = torch.tensor([rows, columns])
+    x = torch.zeros(sizes.tolist())
+    flags = torch.tensor([torch.tensor(True), torch.tensor(False), torch.tensor(True)])
+    x[flags], x[:, [rows, 1]], x[[0, rows - 1], [columns - 1, 0]]
+    likely = torch.rand(3).argmax()
+    x[:, torch.tensor([likely, 2])], x[torch.as_tensor([likely, rows - 1])]
+    losses = torch.tensor([torch.rand(3).sum() for _ in range(4)])
+    print(losses.mean().item())
+    return []
+
+
+def lengths_as_tuples() -> Kept:
+    model = nn.Linear(8, 10)
+    for zero_infinity in (False, True):
+        scores = model(torch.rand(12, 3, 8)).log_softmax(-1)
+        loss = nn.CTCLoss(zero_infinity=zero_infinity)
+        loss(scores, torch.randint(1, 10, (3, 5)), (12, 12, 12), (4, 5, 3)).backward()
+        model.zero_grad()
+    return [model]
+
+
+def written_into_empty() -> Kept:
+    sizes = torch.empty(3, dtype=torch.long)
+    sizes[0], sizes[1:] = 3, torch.tensor([4, 5])
+    torch.zeros(sizes.tolist())
+    part = torch.empty(2, 2, dtype=torch.long)
+    part[0] = 7
+    torch.zeros(int(part[0, 1]))
+    mask = torch.empty(6, 6).fill_(float("-inf")).triu_(1)
+    torch.rand(6, 6)[mask == 0]
+    return []
+
+
+def drawn_from_a_generator() -> Kept:
+    generator = torch.Generator().manual_seed(3)
+    torch.zeros(torch.randint(3, 90, (1,), generator=generator).item())
+    for _ in range(3):
+        # In step with an eager run, whatever else is drawn from it.
+        torch.rand(4, generator=generator), torch.empty(5).normal_(generator=generator)
+        if torch.rand(1, generator=generator).item() < 0.5:
+            torch.zeros(int(torch.randint(3, 90, (), generator=generator)))
+    torch.zeros(torch.randperm(5, generator=generator)[:2].add(1).tolist())
+    return []
+
+
 def flow_of(case: Callable[[], Kept]) -> tuple[Flow, tuple[str, ...]]:
     """What is predicted of `case`, and its operators."""
     seen = observe_fake(case, name="case")
@@ -212,6 +277,7 @@ def flow_of(case: Callable[[], Kept]) -> tuple[Flow, tuple[str, ...]]:
 
 CASES = (
     accuracy, not_a_number, best_of, written_elsewhere, distributions, packed, sequences_aligned,
+    lists_of_numbers, lengths_as_tuples, written_into_empty, drawn_from_a_generator,
     different_words, derivatives, gradients_of_each_sample, ensemble, averaged, statistics_of_instances,
 )  # fmt: skip
 
@@ -221,6 +287,51 @@ def test_what_scripts_ask_for_is_answered(case: Callable[[], Kept]) -> None:
     seen = observe_fake(case)
     assert seen.flow is not None
     assert flow_peak(seen.flow)[0] == measured(case) > 0
+
+
+def test_inference_mode_holds_and_assumes_what_no_grad_does() -> None:
+    """Its composite operators are seen as those that they are made of."""
+    seen = [flow_of(partial(evaluated, around)) for around in (torch.no_grad, torch.inference_mode)]
+    (plain, plain_kinds), (inference, kinds) = seen
+    assert flow_peak(inference) == flow_peak(plain)
+    assert flow_peak(plain)[0] == measured(partial(evaluated, torch.no_grad))
+    assert [kind for kind in kinds if kind != "aten.detach_"] == list(plain_kinds)
+    assert inference.assumed == plain.assumed
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda i: torch.zeros(torch.tensor([i, 2]).tolist()),
+        lambda i: torch.zeros(int(torch.tensor([3, 5])[[i]])),
+        lambda i: torch.zeros(int(torch.tensor([[3, 5], [1, 1]])[[i], :1])),
+        lambda i: torch.zeros(int(torch.empty(2, dtype=torch.long).index_fill_(0, torch.tensor([0]), 3)[1])),
+        lambda i: torch.zeros(int(torch.empty(2, dtype=torch.long).fill_(i)[0])),
+    ],
+)
+def test_what_is_made_of_unknown_numbers_is_not_known(ask: Any) -> None:
+    with pytest.raises(InputError, match=r"test_fake_values\.py:\d+"):
+        observe_fake(lambda: ask(torch.rand(2).argmax()))
+
+
+def test_a_generator_is_left_as_it_was_found() -> None:
+    generator = torch.Generator().manual_seed(3)
+    before = generator.get_state()
+    observe_fake(lambda: torch.zeros(torch.randint(3, 90, (1,), generator=generator).item()))
+    assert generator.get_state().equal(before)
+
+
+def test_a_generator_of_which_too_much_is_drawn_is_lost_until_it_is_seeded() -> None:
+    def run(seeded: bool) -> None:
+        generator = torch.Generator().manual_seed(3)
+        torch.rand(2**20 + 1, generator=generator)
+        if seeded:
+            generator.manual_seed(4)
+        torch.zeros(int(torch.randint(3, 90, (1,), generator=generator)))
+
+    observe_fake(partial(run, True), name="run")
+    with pytest.raises(InputError, match=r"test_fake_values\.py:\d+"):
+        observe_fake(partial(run, False), name="run")
 
 
 @pytest.mark.parametrize("options", [(1e-3, 100), (0.1, 2)])
@@ -316,7 +427,8 @@ def test_a_model_may_write_down_what_it_computes() -> None:
     assert note.startswith("the value of a tensor of shape (), asked for at ")
 
 
-def test_generate_makes_all_of_its_tokens() -> None:
+@pytest.mark.parametrize("around", [torch.no_grad, torch.inference_mode])
+def test_generate_makes_all_of_its_tokens(around: Callable[[], Any]) -> None:
     """As a real run does that meets no end of a sequence."""
     transformers = pytest.importorskip("transformers")
     sizes = {"n_layer": 2, "n_head": 2, "n_embd": 32, "vocab_size": 100, "n_positions": 64}
@@ -326,7 +438,7 @@ def test_generate_makes_all_of_its_tokens() -> None:
 
     def run() -> Kept:
         model = transformers.GPT2LMHeadModel(config).eval()
-        with torch.no_grad():
+        with around():
             tokens = model.generate(torch.tensor([[5, 6, 7], [3, 4, 5]]), max_new_tokens=8, do_sample=False)
         made.append(tuple(tokens.shape))
         return [model]

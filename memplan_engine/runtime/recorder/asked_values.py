@@ -1,5 +1,5 @@
-"""Values that leave torch: `.item()`, `.tolist()` and `.numpy()` of fake tensors, which C++ would read in
-memory that is not there."""
+"""Values that leave torch: `.item()`, `.tolist()`, `.numpy()` and formats of fake tensors, which C++ would
+read in memory that is not there."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from torch.utils._python_dispatch import _disable_current_modes
 from memplan_engine.runtime.recorder.assumed_values import Assumed
 from memplan_engine.torch_capture.torch_fake import MOST_ELEMENTS, patched
 from memplan_engine.torch_capture.torch_source import is_users
-from memplan_engine.torch_capture.training.torch_values import KnownValues, unknown
+from memplan_engine.torch_capture.training.torch_answers import unknown
+from memplan_engine.torch_capture.training.torch_values import KnownValues
 
 PLACE = "fake run"
-INHERITED = ("item", "numpy", "__float__", "__int__")
+INHERITED = ("item", "numpy", "__format__", "__index__", "__float__", "__int__")
 """Methods that fake tensors have from all others."""
 
 
@@ -49,8 +50,32 @@ class AskedValues:
             return self.assumed.each(tensor)
         return torch._C.TensorBase.item(tensor)
 
+    def formatted(self, tensor: torch.Tensor, form: str) -> str:
+        """Return `f"{tensor:form}"`: that of a number, or, without a form, of a tensor."""
+        if not form or tensor.dim():
+            return object.__format__(tensor, form)
+        if not self._is_asked(tensor, sys._getframe(2)):
+            return format(torch._C.TensorBase.item(tensor), form)
+        return format(self.assumed.each(tensor), form)
+
+    def as_index(self, tensor: torch.Tensor) -> Any:
+        """Return `tensor` as a whole number: a size, a place, an element of a list that becomes a tensor."""
+        if _is_stored(tensor) and not (tensor.is_floating_point() or tensor.is_complex()):
+            return self._stored(tensor, int)
+        return torch._C.TensorBase.__index__(tensor)
+
+    def _stored(self, tensor: torch.Tensor, kind: type) -> Any:
+        """Return the element of a tensor that C++ is making of a list; it asks below all modes."""
+        known = self.values.listed(tensor)
+        if known is None:
+            self.values.has_guessed = True
+            return kind()
+        return kind(known if tensor.dim() == 0 else np.asarray(known).item())
+
     def as_number(self, tensor: torch.Tensor, kind: type) -> Any:
         """`float(tensor)` or `int(tensor)`, which must be plain: not of what a model computes."""
+        if _is_stored(tensor) and not tensor.is_complex():
+            return self._stored(tensor, kind)
         if self._steers(tensor) and self._is_asked(tensor, sys._getframe(2)):
             raise unknown(self.source, PLACE, f"the value of a tensor of shape {tuple(tensor.shape)}")
         return kind(torch._C.TensorBase.item(tensor))
@@ -93,11 +118,11 @@ class AskedValues:
 
 @contextmanager
 def answering_python(values: KnownValues, assumed: Assumed, source: str) -> Iterator[None]:
-    """With answers to `.item()`, `.tolist()` and `.numpy()` of fake tensors."""
+    """With answers to `.item()`, `.tolist()`, `.numpy()` and formats of fake tensors."""
     asked = AskedValues(values, assumed, source)
     with patched((FakeTensor, "tolist", _method(asked.tolist))):
         answers: tuple[Callable[..., Any], ...] = (
-            *(asked.item, asked.numpy),
+            *(asked.item, asked.numpy, asked.formatted, asked.as_index),
             *(partial(asked.as_number, kind=kind) for kind in (float, int)),
         )
         for name, answer in zip(INHERITED, answers, strict=True):
@@ -116,6 +141,13 @@ def _method(answer: Callable[..., Any]) -> Callable[..., Any]:
         return answer(tensor, *args, **kwargs)
 
     return method
+
+
+def _is_stored(tensor: torch.Tensor) -> bool:
+    """Return whether the one number of `tensor` is asked for where C++ keeps all modes out, as it does while
+    it makes a tensor of a list."""
+    excluded = torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.Python)
+    return tensor.numel() == 1 and excluded
 
 
 def _is_whole(tensor: torch.Tensor) -> bool:

@@ -40,6 +40,7 @@ from memplan_engine.runtime.recorder.own_process import in_own_thread
 from memplan_engine.torch_capture.capture_module import as_given, tracing
 from memplan_engine.torch_capture.torch_exporting import as_fused
 from memplan_engine.torch_capture.torch_fake import RECORDED, FakeTwins, patched
+from memplan_engine.torch_capture.training.torch_answers import answering
 from memplan_engine.torch_capture.training.torch_eager_ops import as_eager
 from memplan_engine.torch_capture.training.torch_origins import RunningModules, who_asks, who_makes
 from memplan_engine.torch_capture.training.torch_recipe import (
@@ -51,7 +52,6 @@ from memplan_engine.torch_capture.training.torch_recipe import (
     random_state,
 )
 from memplan_engine.torch_capture.training.torch_trainer import FakeCall, Trainer, input_names
-from memplan_engine.torch_capture.training.torch_values import answering
 
 SEED = 0
 STEPS = 2
@@ -150,7 +150,10 @@ def _observed(
             raise InputError(label, "recipe", "one for a function", "a module, or a function that trains")
         call = FakeCall(torch.nn.Module(), list(args), dict(kwargs), label, twins)
         with left_as_found():
-            return _FakeRun(call, label, kernels).whole(lambda: subject(*call.args, **call.kwargs), None)
+            try:
+                return _FakeRun(call, label, kernels).whole(lambda: subject(*call.args, **call.kwargs), None)
+            finally:
+                call.values.generators.put_back()
 
 
 def observe_whole(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.torch_capture.torch_fake import patched
@@ -128,6 +128,7 @@ def as_eager() -> Iterator[None]:
             *((module, "get_rng_state", ops.get_rng_state.default) for module in (torch, torch.random)),
             *((module, "set_rng_state", ops.set_rng_state.default) for module in (torch, torch.random)),
             (torch.random, "_manual_seed_impl", seeded),
+            (torch, "ctc_loss", partial(_ctc_loss, torch.ctc_loss)),
             # Under a tracer selective checkpoints keep every result, for a compiler to choose from.
             (torch.utils.checkpoint, "_is_compiling", lambda *args: False),
         ):
@@ -170,6 +171,29 @@ def _lstm(*args: Any) -> Any:
     if not (isinstance(args[3], bool) and _taken_by_onednn(args[0], args[1], args[2], args[3])):
         return torch._C._VariableFunctions.lstm(*args)
     return _onednn_lstm(*args)
+
+
+def _ctc_loss(
+    loss: Any,
+    log_probs: torch.Tensor,
+    targets: torch.Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: int = 0,
+    zero_infinity: bool = False,
+) -> torch.Tensor:
+    """Return `loss`, which is `torch.ctc_loss`, with lengths that are numbers. For a mean C++ writes these
+    into memory that fake tensors do not have (aten/src/ATen/native/LossCTC.cpp)."""
+    import torch
+
+    lengths = input_lengths, target_lengths
+    is_mean = reduction == 1 and not isinstance(target_lengths, torch.Tensor)
+    each: torch.Tensor = loss(log_probs, targets, *lengths, blank, 0 if is_mean else reduction, zero_infinity)
+    if not is_mean:
+        return each
+    divisors = torch.tensor(target_lengths, dtype=each.dtype, device=each.device).clamp_min_(1)
+    return (each / divisors).mean()
 
 
 def _four_weights(weights: Sequence[torch.Tensor]) -> list[torch.Tensor]:

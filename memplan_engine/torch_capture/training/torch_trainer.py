@@ -17,6 +17,7 @@ from memplan_engine.torch_capture.capture_module import fake_inputs, fake_model
 from memplan_engine.torch_capture.torch_fake import FakeTwins, part_of_path, storage_of
 from memplan_engine.torch_capture.torch_operators import written_nodes
 from memplan_engine.torch_capture.torch_run import tensor_of
+from memplan_engine.torch_capture.training.torch_answers import answering
 from memplan_engine.torch_capture.training.torch_origins import Origins
 from memplan_engine.torch_capture.training.torch_recipe import (
     Recipe,
@@ -28,7 +29,7 @@ from memplan_engine.torch_capture.training.torch_recipe import (
     optimizers_in,
     take_step,
 )
-from memplan_engine.torch_capture.training.torch_values import KnownValues, answering
+from memplan_engine.torch_capture.training.torch_values import KnownValues
 
 if TYPE_CHECKING:
     import torch

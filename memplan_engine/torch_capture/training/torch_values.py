@@ -10,21 +10,17 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from memplan_engine.errors import InputError
-from memplan_engine.torch_capture.torch_exporting import is_tracing, replaced
 from memplan_engine.torch_capture.torch_fake import (
     MOST_ELEMENTS,
-    STEP_RECORDED,
     on_host,
     storage_of,
     tensors_of,
 )
 from memplan_engine.torch_capture.torch_operators import arguments_of, is_repeatable, written_values
-from memplan_engine.torch_capture.training.torch_origins import who_asks, who_makes
+from memplan_engine.torch_capture.training.torch_generators import DrawnFrom, on_real_tensors
 
 if TYPE_CHECKING:
     import torch
@@ -32,7 +28,7 @@ if TYPE_CHECKING:
 PACKED = "aten::_pack_padded_sequence"
 SIZED_BY = {
     PACKED: ("lengths",),
-    "aten::_ctc_loss": ("input_lengths", "target_lengths", "targets"),
+    "aten::_ctc_loss": ("target_lengths",),
     "aten::masked_select": ("mask",),
     "aten::index": ("indices",),
     "aten::repeat_interleave": ("repeats",),
@@ -42,21 +38,13 @@ OF_ITS_FORM = {
     f"aten::{name}" for name in ("ones_like", "zeros_like", "full_like", "new_ones", "new_zeros", "new_full")
 }
 """Operators that take of a tensor its form, and not its values."""
-NESTED = ("aten::_nested", "aten::nested")
+EMPTY = {
+    f"aten::{name}" for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
+}
+"""Operators that make tensors without values."""
 MOST_ASSUMED = 2**26
 """Of a tensor of truths of which all are the same: those of large activations, and gone with the next op."""
 log = logging.getLogger(__name__)
-
-
-@contextmanager
-def _real() -> Iterator[None]:
-    """Outside of whatever is traced: on real tensors."""
-    import torch
-    from torch._subclasses.fake_tensor import unset_fake_temporarily
-    from torch.utils._python_dispatch import _disable_current_modes
-
-    with _disable_current_modes(), unset_fake_temporarily(), torch.no_grad():
-        yield
 
 
 class KnownValues:
@@ -65,28 +53,71 @@ class KnownValues:
     A known storage has a real one beside it, and every operator whose tensors are all known runs there, too.
     So views of what is known are known, and what is written in place is written in both; what is written
     with something else is not known any more.
+
+    A storage of `torch.empty` that is written has two real ones, which begin with different content: what
+    both agree on was written.
     """
 
     def __init__(self) -> None:
+        self.second: dict[int, torch.UntypedStorage] = {}
+        """By the identity of a fake storage that is known in part, its second real one."""
+        self.empty: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+        """Fake storages that nobody has written yet."""
+        self.generators = DrawnFrom()
         self.real: dict[int, tuple[weakref.ref[torch.UntypedStorage], torch.UntypedStorage]] = {}
         """By the identity of a fake storage, a reference to it, which does not hold it, and the real one."""
+        self.has_guessed = False
+        """Whether the plain tensor that comes next, which C++ has made of a list, has unknown elements."""
         self.warned = False
 
     def know(self, fake: torch.Tensor, value: torch.Tensor) -> None:
         """Have `fake`, with all that shares its storage, begin with the content of `value`, a real tensor of
         the same form."""
-        with _real():
+        with on_real_tensors():
             real = value.untyped_storage().clone()  # type: ignore[no-untyped-call]
         self._pair(fake.untyped_storage(), real)
 
-    def _pair(self, fake: torch.UntypedStorage, real: torch.UntypedStorage) -> None:
+    def _pair(
+        self,
+        fake: torch.UntypedStorage,
+        real: torch.UntypedStorage,
+        second: torch.UntypedStorage | None = None,
+    ) -> None:
         key = fake._cdata
 
         def gone(ref: Any) -> None:
             if key in self.real and self.real[key][0] is ref:
-                del self.real[key]
+                self._forget(key)
 
+        self._forget(key)
         self.real[key] = (weakref.ref(fake, gone), real)
+        if second is not None:
+            self.second[key] = second
+
+    def _forget(self, key: int) -> None:
+        for kept in (self.real, self.second, self.empty):
+            kept.pop(key, None)
+
+    def _note_empty(self, fake: torch.UntypedStorage) -> None:
+        key = fake._cdata
+
+        def gone(ref: Any) -> None:
+            if self.empty.get(key) is ref:
+                del self.empty[key]
+
+        self.empty[key] = weakref.ref(fake, gone)
+
+    def _begin_to_write(self, tensor: torch.Tensor) -> None:
+        """Have the storage of `tensor`, which is empty, hold two contents that agree nowhere."""
+        import torch
+
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self.empty or storage.nbytes() % tensor.element_size():
+            return
+        count = storage.nbytes() // tensor.element_size()
+        with on_real_tensors():
+            contents = [torch.full((count,), value, dtype=tensor.dtype) for value in _different(tensor.dtype)]
+        self._pair(storage, *(content.untyped_storage() for content in contents))
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """A view of the value of `tensor`, None where it is not known."""
@@ -97,19 +128,32 @@ class KnownValues:
             return tensor
         if not isinstance(tensor, FakeTensor):
             return None
-        _, real = self.real.get(storage_of(tensor), (None, None))
+        key = storage_of(tensor)
+        _, real = self.real.get(key, (None, None))
         if real is None or tensor.untyped_storage().nbytes() != real.nbytes():
             return None
-        with _real():
-            layout = (tensor.storage_offset(), tensor.shape, tensor.stride())
-            return torch.empty(0, dtype=tensor.dtype).set_(real, *layout)
+        value = _shown(tensor, real)
+        if key in self.second:
+            with on_real_tensors():
+                return value if torch.equal(value, _shown(tensor, self.second[key])) else None
+        return value
+
+    def _second_of(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """As `of`, from the second content of what is known in part."""
+        second = self.second.get(storage_of(tensor)) if hasattr(tensor, "fake_mode") else None
+        return self.of(tensor) if second is None else _shown(tensor, second)
+
+    def _first_of(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """As `of`, from the first content of what is known in part."""
+        key = storage_of(tensor) if hasattr(tensor, "fake_mode") else None
+        return self.of(tensor) if key not in self.second else _shown(tensor, self.real[key][1])
 
     def listed(self, tensor: torch.Tensor) -> Any:
         """The value of `tensor` as numbers in nested lists, None where it is not known."""
         value = self.of(tensor)
         if value is None:
             return None
-        with _real():
+        with on_real_tensors():
             return _listed(value)
 
     def follow(self, operator: Any, args: Any, kwargs: Any, result: Any) -> None:
@@ -118,24 +162,80 @@ class KnownValues:
 
         if torch.Tag.inplace_view in operator.tags:
             return
+        guesses = self._guesses(args, kwargs)
         written = tensors_of(list(written_values(operator, args, kwargs)))
         results = tensors_of(result)
         fresh = [leaf for leaf in results if storage_of(leaf) not in self.real]
         if not (written or fresh):
             return
-        real = self._run(operator, args, kwargs, written, results) if _follows(operator) else None
+        generator = kwargs.get("generator")
+        follows = _follows(operator, self.generators.is_known(generator)) and not guesses
+        real = self._contents(operator, args, kwargs, written, results) if follows else None
         if real is None:
+            self.generators.lose(generator)
             for leaf in written:
-                self.real.pop(storage_of(leaf), None)
+                self._forget(storage_of(leaf))
+            if operator._schema.name in EMPTY:
+                for leaf in fresh:
+                    if not _is_large(leaf):
+                        self._note_empty(leaf.untyped_storage())
             return
-        for leaf, value in zip(results, real, strict=True):
+        for leaf, value, second in zip(results, *real, strict=True):
             if any(leaf is tensor for tensor in fresh):
-                self._keep(leaf, value)
+                self._keep(leaf, value, second)
+        for leaf in written:
+            self._settle(storage_of(leaf))
+
+    def _settle(self, key: int) -> None:
+        """Know all of a storage whose two contents agree."""
+        if key in self.second:
+            with on_real_tensors():
+                contents = [_bytes(self.real[key][1]), _bytes(self.second[key])]
+                if contents[0].equal(contents[1]):
+                    del self.second[key]
+
+    def _contents(
+        self, operator: Any, args: Any, kwargs: Any, written: list[Any], results: list[Any]
+    ) -> tuple[list[torch.Tensor], list[Any]] | None:
+        """What `operator` gives for the values of its arguments, and for the second ones of those that are
+        known in part, None where there are none or one of them is not known."""
+        written_ids = {id(leaf) for leaf in written}
+        others = [leaf for leaf in tensors_of((args, kwargs)) if id(leaf) not in written_ids]
+        if self.empty and all(self._first_of(leaf) is not None for leaf in others):
+            for leaf in written:
+                self._begin_to_write(leaf)
+        in_part = bool(self.second) and any(
+            storage_of(leaf) in self.second for leaf in tensors_of((args, kwargs))
+        )
+        generator = kwargs.get("generator")
+        self.generators.begin(generator)
+        first = self._run(operator, args, kwargs, written, results, self._first_of)
+        if first is None or not in_part:
+            return None if first is None else (first, [None] * len(first))
+        self.generators.repeat(generator)
+        second = self._run(operator, args, kwargs, written, results, self._second_of)
+        return None if second is None else (first, second)
+
+    def _guesses(self, args: Any, kwargs: Any) -> bool:
+        """Whether a tensor among these arguments was made of elements that are not known."""
+        import torch
+
+        if not self.has_guessed or all(type(leaf) is not torch.Tensor for leaf in tensors_of((args, kwargs))):
+            return False
+        self.has_guessed = False
+        return True
 
     def _run(
-        self, operator: Any, args: Any, kwargs: Any, written: list[Any], results: list[Any]
+        self,
+        operator: Any,
+        args: Any,
+        kwargs: Any,
+        written: list[Any],
+        results: list[Any],
+        known: Callable[[torch.Tensor], torch.Tensor | None],
     ) -> list[torch.Tensor] | None:
-        """What `operator` gives for the values of its arguments, None where they do not say it."""
+        """What `operator` gives for the values of its arguments, which are `known`, None where they do not
+        say it."""
         import torch
         from torch.utils import _pytree as pytree
 
@@ -143,13 +243,13 @@ class KnownValues:
         if any(type(leaf) is torch.Tensor for leaf in written) or any(map(_is_large, results)):
             return None
         leaves, form = pytree.tree_flatten((args, kwargs))
-        of = self._of_or_zeros if _is_mask(operator, results) else self.of
+        of = self._of_or_zeros if _is_mask(operator, results) else known
         values = [of(leaf) if isinstance(leaf, torch.Tensor) else on_host(leaf) for leaf in leaves]
         if any(value is None and leaf is not None for value, leaf in zip(values, leaves, strict=True)):
             return None
         real_args, real_kwargs = pytree.tree_unflatten(values, form)
         try:
-            with _real():
+            with on_real_tensors():
                 result = operator(*real_args, **real_kwargs)
         except Exception as error:
             log.debug("%s of known values fails: %s", operator, error)
@@ -159,20 +259,28 @@ class KnownValues:
         alike = len(real) == len(results) and not any(leaf.is_meta or leaf._is_zerotensor() for leaf in real)
         return real if alike else None
 
-    def _keep(self, fake: torch.Tensor, value: torch.Tensor) -> None:
-        """Know `fake`, which an operator has just made, to have the content of `value`."""
+    def _keep(self, fake: torch.Tensor, value: torch.Tensor, second: torch.Tensor | None = None) -> None:
+        """Know `fake`, which an operator has just made, to have the content of `value`; of what is known in
+        part `second` is the other one."""
+        storage = fake.untyped_storage()
+        contents = [self._content(fake, each) for each in (value, second) if each is not None]
+        self._pair(storage, *contents)
+        self._settle(storage._cdata)
+
+    def _content(self, fake: torch.Tensor, value: torch.Tensor) -> torch.UntypedStorage:
+        """A storage as that of `fake`, with the content of `value`."""
         import torch
 
         storage, whole = fake.untyped_storage(), value.untyped_storage()
         layout = (fake.storage_offset(), fake.shape, fake.stride())
-        with _real():
+        with on_real_tensors():
             if whole.nbytes() == storage.nbytes() and layout[2] == value.stride():
                 # Others may show more of it.
                 real = whole.clone()  # type: ignore[no-untyped-call]
             else:
                 real = torch.UntypedStorage(storage.nbytes())  # type: ignore[no-untyped-call]
                 torch.empty(0, dtype=fake.dtype).set_(real, *layout).copy_(value)
-        self._pair(storage, real)
+        return real  # type: ignore[no-any-return]
 
     def sized(self, operator: Any, args: Any, kwargs: Any) -> Any:
         """What `operator` gives, whose size depends on values (`nonzero`), fake, and known where all of its
@@ -187,7 +295,7 @@ class KnownValues:
         if any(self.of(tensor) is None for name in deciding for tensor in tensors_of(arguments.get(name))):
             return None
         args, kwargs = pytree.tree_map_only(torch.Tensor, self._of_or_zeros, (args, kwargs))
-        with _real():
+        with on_real_tensors():
             result = operator(*args, **kwargs)
 
         def fake_of(real: torch.Tensor) -> torch.Tensor:
@@ -209,7 +317,7 @@ class KnownValues:
         value = self.of(tensor)
         if value is not None:
             return value
-        with _real():
+        with on_real_tensors():
             return torch.zeros((), dtype=tensor.dtype).expand(tensor.shape)
 
     def assume(self, fake: torch.Tensor, value: bool) -> None:
@@ -217,7 +325,7 @@ class KnownValues:
         import torch
 
         if fake.numel() <= MOST_ASSUMED and storage_of(fake) not in self.real:
-            with _real():
+            with on_real_tensors():
                 real = torch.full(fake.shape, value, dtype=fake.dtype)
             self._keep(fake, real)
 
@@ -230,7 +338,7 @@ class KnownValues:
         if any(self.of(tensor) is None for tensor in tensors_of((args, kwargs))):
             return None
         args, kwargs = pytree.tree_map_only(torch.Tensor, self.of, (args, kwargs))
-        with _real():
+        with on_real_tensors():
             return operator(*args, **kwargs)
 
 
@@ -241,10 +349,36 @@ def _listed(value: torch.Tensor) -> Any:
     return torch._C.TensorBase.tolist(value)
 
 
-def _follows(operator: Any) -> bool:
+def _shown(tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.Tensor:
+    """What `tensor` is where it shows `storage`."""
+    import torch
+
+    with on_real_tensors():
+        layout = (tensor.storage_offset(), tensor.shape, tensor.stride())
+        return torch.empty(0, dtype=tensor.dtype).set_(storage, *layout)
+
+
+def _bytes(storage: torch.UntypedStorage) -> torch.Tensor:
+    import torch
+
+    return torch.empty(0, dtype=torch.uint8).set_(storage)
+
+
+def _different(dtype: torch.dtype) -> tuple[Any, Any]:
+    """Two values of a type, as different as there are."""
+    import torch
+
+    if dtype is torch.bool:
+        return False, True
+    if dtype.is_floating_point or dtype.is_complex:
+        return float("nan"), torch.finfo(dtype).max
+    return torch.iinfo(dtype).min, torch.iinfo(dtype).max
+
+
+def _follows(operator: Any, is_drawn_from_known: bool) -> bool:
     """Whether what `operator` gives follows from its arguments."""
     # Whichever order is drawn, one of them is: samples are chosen by it.
-    drawn = operator._schema.name == "aten::randperm"
+    drawn = operator._schema.name == "aten::randperm" or is_drawn_from_known
     return operator.namespace == "aten" and (drawn or is_repeatable(operator))
 
 
@@ -253,99 +387,8 @@ def _is_large(tensor: torch.Tensor) -> bool:
     return tensor.untyped_storage().nbytes() > MOST_ELEMENTS * tensor.element_size()
 
 
-class Assuming(Protocol):
-    """Says what is taken for values that nobody knows."""
-
-    def answer(self, operator: Any, args: Any) -> Any:
-        """What `operator` says of values of `args`; None for what shall be refused."""
-
-    def result(self, operator: Any, args: Any, result: Any, known: KnownValues) -> bool | None:
-        """What all elements of `result` are taken as, which `operator` has given; None where nothing is."""
-
-
-def unknown(source: str, place: str, value: str) -> InputError:
-    """That the user's line asks for `value`, which nobody knows."""
-    kind = place.rpartition(" ")[2]
-    found = f"a {kind} that asks for {value} {who_asks()}, which is not known before the run"
-    return InputError(source, place, found, f"a {kind} that does not ask for it, {STEP_RECORDED}")
-
-
-@contextmanager
-def answering(values: KnownValues, source: str, assumed: Assuming | None = None) -> Iterator[None]:
-    """Answers `.item()` and branches on tensors from `values`, and has transformers take the way of eager
-    mode for tensors whose values are known. Of others one warning says that it takes a tracer's way. What is
-    not known may be `assumed`; then also results whose size depends on values that are known have it.
-
-    Raises
-    ------
-    InputError, in the midst: a value, or a size that depends on values, which is not known, with the line
-        that asks; a tensor that is sparse or nested.
-    """
-    with replaced("is_tracing", is_tracing(values, source)), _answers(values, source, assumed):
-        yield
-
-
-def _answers(values: KnownValues, source: str, assumed: Assuming | None) -> Any:
-    """The mode of `answering`."""
-    import torch
-    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    from memplan_engine.torch_capture.torch_storages import has_parts
-
-    place = "training step" if assumed is None else "fake run"
-
-    class Answers(TorchDispatchMode):  # type: ignore[no-untyped-call]
-        supports_higher_order_operators = True
-
-        @classmethod
-        def ignore_compile_internals(cls) -> bool:
-            return True
-
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if has_parts(types):
-                return NotImplemented
-            kwargs = kwargs or {}
-            if isinstance(func, torch._ops.HigherOrderOperator):
-                return func(*args, **kwargs)
-            if torch.Tag.data_dependent_output in func.tags:
-                answer = values.answer(func, args, kwargs)
-                if answer is None and assumed is not None:
-                    answer = assumed.answer(func, args)
-                if answer is not None:
-                    return answer
-            if func._schema.name.startswith(NESTED):
-                raise _unplain(source, place, "a nested tensor", "plain ones")
-            try:
-                result = func(*args, **kwargs)
-            except DataDependentOutputException:
-                shape = tuple(args[0].shape)
-                value = f"the value of a tensor of shape {shape} (`.item()` or a branch on it)"
-                raise unknown(source, place, value) from None
-            except DynamicOutputShapeException:
-                sized = None if assumed is None else values.sized(func, args, kwargs)
-                if sized is not None:
-                    return sized
-                value = f"a size that depends on values ({func._schema.name})"
-                raise unknown(source, place, value) from None
-            if any(leaf.layout is not torch.strided for leaf in tensors_of(result)):
-                raise _unplain(source, place, "a sparse tensor", "dense ones (sparse=False)")
-            values.follow(func, args, kwargs, result)
-            if assumed is not None:
-                taken = assumed.result(func, args, result, values)
-                if taken is not None:
-                    values.assume(result, taken)
-            return result
-
-    return Answers()  # type: ignore[no-untyped-call]
-
-
 def _is_mask(operator: Any, results: list[Any]) -> bool:
     """Whether `operator` makes whole numbers or truths of the form of a tensor: a mask that models look at.
     Moments of optimizers are made so, too, and nobody looks at them."""
     named = operator._schema.name in OF_ITS_FORM
     return named and not any(leaf.is_floating_point() or leaf.is_complex() for leaf in results)
-
-
-def _unplain(source: str, place: str, found: str, expected: str) -> InputError:
-    return InputError(source, place, f"{found} {who_makes()}", f"{expected}, {STEP_RECORDED}")

@@ -1,0 +1,112 @@
+"""Answers to code that asks for values while a step runs on fake tensors, and errors where there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from memplan_engine.errors import InputError
+from memplan_engine.torch_capture.torch_exporting import is_tracing, replaced
+from memplan_engine.torch_capture.torch_fake import STEP_RECORDED, tensors_of
+from memplan_engine.torch_capture.training.torch_origins import who_asks, who_makes
+from memplan_engine.torch_capture.training.torch_values import KnownValues
+
+if TYPE_CHECKING:
+    pass
+
+NESTED = ("aten::_nested", "aten::nested")
+
+
+class Assuming(Protocol):
+    """Says what is taken for values that nobody knows."""
+
+    def answer(self, operator: Any, args: Any) -> Any:
+        """What `operator` says of values of `args`; None for what shall be refused."""
+
+    def result(self, operator: Any, args: Any, result: Any, known: KnownValues) -> bool | None:
+        """What all elements of `result` are taken as, which `operator` has given; None where nothing is."""
+
+
+def unknown(source: str, place: str, value: str) -> InputError:
+    """That the user's line asks for `value`, which nobody knows."""
+    kind = place.rpartition(" ")[2]
+    found = f"a {kind} that asks for {value} {who_asks()}, which is not known before the run"
+    return InputError(source, place, found, f"a {kind} that does not ask for it, {STEP_RECORDED}")
+
+
+@contextmanager
+def answering(values: KnownValues, source: str, assumed: Assuming | None = None) -> Iterator[None]:
+    """Answers `.item()` and branches on tensors from `values`, and has transformers take the way of eager
+    mode for tensors whose values are known. Of others one warning says that it takes a tracer's way. What is
+    not known may be `assumed`; then also results whose size depends on values that are known have it.
+
+    Raises
+    ------
+    InputError, in the midst: a value, or a size that depends on values, which is not known, with the line
+        that asks; a tensor that is sparse or nested.
+    """
+    with replaced("is_tracing", is_tracing(values, source)), _answers(values, source, assumed):
+        yield
+
+
+def _answers(values: KnownValues, source: str, assumed: Assuming | None) -> Any:
+    """The mode of `answering`."""
+    import torch
+    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    from memplan_engine.torch_capture.torch_storages import comes_whole, has_parts, taken_apart
+
+    place = "training step" if assumed is None else "fake run"
+
+    class Answers(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        supports_higher_order_operators = True
+
+        @classmethod
+        def ignore_compile_internals(cls) -> bool:
+            return True
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if has_parts(types):
+                return NotImplemented
+            kwargs = kwargs or {}
+            if isinstance(func, torch._ops.HigherOrderOperator):
+                return func(*args, **kwargs)
+            if comes_whole(func, args, kwargs):
+                with self:
+                    return taken_apart(func, args, kwargs)
+            if torch.Tag.data_dependent_output in func.tags:
+                answer = values.answer(func, args, kwargs)
+                if answer is None and assumed is not None:
+                    answer = assumed.answer(func, args)
+                if answer is not None:
+                    return answer
+            if func._schema.name.startswith(NESTED):
+                raise _unplain(source, place, "a nested tensor", "plain ones")
+            try:
+                result = func(*args, **kwargs)
+            except DataDependentOutputException:
+                shape = tuple(args[0].shape)
+                value = f"the value of a tensor of shape {shape} (`.item()` or a branch on it)"
+                raise unknown(source, place, value) from None
+            except DynamicOutputShapeException:
+                sized = None if assumed is None else values.sized(func, args, kwargs)
+                if sized is not None:
+                    return sized
+                value = f"a size that depends on values ({func._schema.name})"
+                raise unknown(source, place, value) from None
+            if any(leaf.layout is not torch.strided for leaf in tensors_of(result)):
+                raise _unplain(source, place, "a sparse tensor", "dense ones (sparse=False)")
+            values.follow(func, args, kwargs, result)
+            if assumed is not None:
+                taken = assumed.result(func, args, result, values)
+                if taken is not None:
+                    values.assume(result, taken)
+            return result
+
+    return Answers()  # type: ignore[no-untyped-call]
+
+
+def _unplain(source: str, place: str, found: str, expected: str) -> InputError:
+    return InputError(source, place, f"{found} {who_makes()}", f"{expected}, {STEP_RECORDED}")
