@@ -82,7 +82,7 @@ class SettingsAnswer:
 
     @cached_property
     def least_reserved(self) -> int:
-        """What a partial recording says was held at once, bytes; 0 for a whole one."""
+        """Return the most bytes that a partial recording says were held at once; 0 for a whole one."""
         return least_needed(self.recording) if self.recording.partial else 0
 
     @property
@@ -92,7 +92,7 @@ class SettingsAnswer:
 
     @property
     def recorded_more(self) -> bool:
-        """Whether a partial recording alone had more than a named device leaves to the allocator."""
+        """Return whether a partial recording held more than a named device leaves to the allocator."""
         if self.device is None or self.device.is_recorded:
             return False
         fraction = self.settings.per_process_memory_fraction
@@ -100,7 +100,7 @@ class SettingsAnswer:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Whether every request is met on the device; None without a device.
+        """Return whether every request is met on the device; None without a device.
 
         FITS: with the most that other things hold there. UNDECIDED: with the least only, or as far as a
         partial recording shows (`reason`).
@@ -115,7 +115,7 @@ class SettingsAnswer:
 
     @property
     def reason(self) -> Reason | None:
-        """What an undecided verdict depends on."""
+        """Return what an undecided verdict depends on; None for any other."""
         if self.verdict is not Verdict.UNDECIDED:
             return None
         return Reason.PARTIAL if self.recording.partial else Reason.OTHERS_HOLD
@@ -144,7 +144,7 @@ class SettingsAdvice:
     out_of_reach: int | None
     left: int | None
     of_a_part: bool = False
-    """Whether nothing was tried because the recording is partial."""
+    """True if nothing was tried because the recording is partial."""
 
     @property
     def is_rules_only(self) -> bool:

@@ -57,15 +57,13 @@ def simulated_recording(run: AllocatorRun) -> Recording:
         ]
     )
     events = np.concatenate([segments, memory, failed])[np.argsort(steps, kind="stable")]
-    nothing = np.zeros(0, SEGMENT), np.zeros(0, BLOCK)
     name = f"{run.recording.name}, {run.settings.words}"
-    segments, blocks = nothing
     return replace(
-        *(run.recording,),
+        run.recording,
         name=name,
         events=events,
-        segments=segments,
-        blocks=blocks,
+        segments=np.zeros(0, SEGMENT),
+        blocks=np.zeros(0, BLOCK),
         pools=(),
         held=None,
         allocated=None,

@@ -27,14 +27,14 @@ class RankAnswer:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether it fits under the settings that were asked about."""
+        """Return whether it fits under the chosen settings."""
         found = self.answers.chosen.verdict
         assert found is not None
         return found
 
     @property
     def reason(self) -> Reason | None:
-        """What an undecided verdict depends on."""
+        """Return what an undecided verdict depends on; None for any other."""
         return self.answers.chosen.reason
 
     @property

@@ -24,9 +24,11 @@ from memplan_engine.verdict import Reason, Verdict, verdict_text
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
-    """Whether `plan.problem` fits into `capacity` bytes. `plan` is the best one found, and it fits when
-    `placed` is FITS; when it is DOES_NOT_FIT, `plan.bound` passes the capacity, and its certificate names
-    buffers that cannot fit on their own (`bounds.contributors`)."""
+    """An answer to "does `plan.problem` fit into `capacity` bytes?". `plan` is the best one found.
+
+    It fits if `placed` is FITS. If that is DOES_NOT_FIT, `plan.bound` is above the capacity, and its
+    certificate names buffers that cannot fit on their own (`bounds.contributors`).
+    """
 
     capacity: int
     plan: Plan
@@ -38,7 +40,7 @@ class Decision:
 
     @property
     def reason(self) -> Reason | None:
-        """Why an undecided verdict stays undecided however long the search."""
+        """Return why an undecided verdict stays undecided however long the search; None for no reason."""
         return None if self.placed is Verdict.DOES_NOT_FIT else doubt(self.plan.problem)
 
     @property

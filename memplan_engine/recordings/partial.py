@@ -1,4 +1,4 @@
-"""What makes a recording a part of a run: events that are missing before, between or altogether."""
+"""Mark recordings of a part of a run: those that lack events before the first one, between two, or all."""
 
 from __future__ import annotations
 
@@ -63,8 +63,6 @@ def _holds_more(recording: Recording, older: Spans) -> bool:
         return reserved > int(alone.sum()) + asked
     fixed = older_segments(recording)
     stretching = reserved - int(fixed["size"].sum())
-    order = np.argsort(fixed["address"], kind="stable")
-    fixed = fixed[order]
     home = np.searchsorted(fixed["address"], older.address, side="right") - 1
     inside = home >= 0
     inside[inside] &= older.address[inside] < (fixed["address"] + fixed["size"])[home[inside]]

@@ -52,8 +52,10 @@ SCOPE = {
 
 
 def cost_summary(snapshot: Snapshot, cost: Cost) -> dict[str, Any]:
-    """What was recorded and what it cost; byte counts are exact integers, step k is after the k-th event. Of
-    a partial recording figures are the least that the run had, and what was never needed is None."""
+    """Return what was recorded and what it cost: exact bytes; step k is after the k-th event.
+
+    For a partial recording figures are lower limits, and what was never needed is None.
+    """
     return {
         "file": snapshot.name,
         **scope_summary(cost.problem.scope),

@@ -33,7 +33,7 @@ CPU = -1
 """The number of the device that is no accelerator."""
 KEYS = ("Addr", "Bytes", "Total Reserved", "Device Type", "Device Id", "Total Allocated")
 NO_ADDRESS = 0
-"""Of an event without one, as the first versions of the profiler wrote them."""
+"""The address of an event that has none, as in traces of the first profilers."""
 RUNNING = ("cpu_op", "python_function", "user_annotation")
 """Categories of events that say what was running."""
 _PYTHON = re.compile(r"(?P<file>.+)\((?P<line>[0-9]{1,9})\): (?P<function>.+)", re.DOTALL)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from memplan_engine.errors import InputError
 from memplan_engine.torch_capture.torch_exporting import is_tracing, replaced
 from memplan_engine.torch_capture.torch_fake import STEP_RECORDED, tensors_of
 from memplan_engine.torch_capture.training.torch_origins import who_asks, who_makes
 from memplan_engine.torch_capture.training.torch_values import KnownValues
-
-if TYPE_CHECKING:
-    pass
 
 NESTED = ("aten::_nested", "aten::nested")
 
