@@ -16,6 +16,8 @@ from memplan_engine.scope import Scope
 MAX_BYTES = 2**63 - 1
 MOST_DIMENSIONS = 64
 """Of a tensor in a file: torch's and ONNX Runtime's operators take no more."""
+Path = tuple[tuple[str, str], ...]
+"""The ops that an op is inside, from the outside in, each with the name of its branch."""
 
 Named = TypeVar("Named", "Storage", "Tensor", "Op", "Symbol")
 
@@ -124,6 +126,11 @@ class Source:
         return f"{self.file}:{self.line}"
 
 
+def path_text(path: Path) -> str:
+    """Return "cond, true › while_loop, body"."""
+    return " › ".join(f"{call}, {branch}" for call, branch in path)
+
+
 class OpProperty(NamedTuple):
     """How people are told of a field of `Op`: tables, facts for machines and details are made from it."""
 
@@ -146,8 +153,9 @@ class OpProperty(NamedTuple):
 class Op:
     """One operation. `inputs`, `outputs` and `mutates` are tensor names; `mutates` are inputs written in
     place. `module` is the dotted `nn.Module` path, "" when there is none. `out_variant` says whether the op
-    can write into memory that it is given; None when that is not known. People are told of what is
-    annotated with an `OpProperty`."""
+    can write into memory that it is given; None when that is not known. `within` says of an op in a sub-graph
+    which ops call it (see `control_flow`); () for all others. People are told of what is annotated with an
+    `OpProperty`."""
 
     name: str
     kind: str
@@ -159,6 +167,7 @@ class Op:
     workspace: Workspace = NO_WORKSPACE
     phase: Phase | None = None
     out_variant: bool | None = None
+    within: Annotated[Path, OpProperty("inside", path_text)] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +267,7 @@ def check_graph(graph: Graph, source: str = "graph") -> Graph:
             if name not in tensors:
                 raise InputError(source, field, f"tensor {name!r}", "a tensor of the graph")
     _check_order(graph, tensors, source)
+    _check_within(graph, source)
     _check_roles(graph, tensors, source)
     _check_symbols(graph, source)
     _check_workspaces(graph, source)
@@ -398,3 +408,31 @@ def _check_roles(graph: Graph, tensors: dict[str, Tensor], source: str) -> None:
         role = storage_role(storage.name, **owned)
         if storage.role is not role:
             raise InputError(source, f"storage {storage.name!r}", f"role {storage.role}", f"role {role}")
+
+
+def _check_within(graph: Graph, source: str) -> None:
+    """Raise InputError where the ops of a branch do not stand together, or are not followed by other branches
+    of the same op and that op itself."""
+    path: Path = ()
+    ended: set[tuple[str, str]] = set()
+    for op in graph.ops:
+        common = 0
+        while common < min(len(path), len(op.within)) and path[common] == op.within[common]:
+            common += 1
+        opened = op.within[common:]
+        if len(path) > common:
+            is_call = not opened and op.name == path[common][0]
+            is_next = bool(opened) and opened[0][0] == path[common][0]
+            if len(path) > common + 1 or not (is_call or is_next):
+                raise _torn(op, source, f"behind what is inside {path[-1][0]!r}", f"{path[-1][0]!r}")
+        ended.update(path[common:])
+        if torn := ended.intersection(opened):
+            call, branch = torn.pop()
+            raise _torn(op, source, f"branch {branch!r} of {call!r} again", "the ops of a branch together")
+        path = op.within
+    if path:
+        raise InputError(source, f"op {graph.ops[-1].name!r}", "the last op", f"{path[-1][0]!r} behind it")
+
+
+def _torn(op: Op, source: str, found: str, expected: str) -> InputError:
+    return InputError(source, f"op {op.name!r}", found, expected)

@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import TypedDict
 
 from memplan_engine.errors import InputError
-from memplan_engine.graph import PRODUCED, Graph, Role
-from memplan_engine.problem import Origin, Problem, make_problem
+from memplan_engine.graph import PRODUCED, Graph, Path, Role
+from memplan_engine.problem import Gap, Origin, Problem, make_problem
 from memplan_engine.schedule import Schedule, check_reads, sequential
 
 DEFAULT_ALIGNMENT = 64
@@ -58,6 +58,47 @@ def _unread(graph: Graph) -> list[str]:
     return [name for op in graph.ops if not read.intersection(op.outputs) for name in op.outputs]
 
 
+def branch_gaps(graph: Graph, schedule: Schedule) -> dict[str, tuple[Gap, ...]]:
+    """Return the steps in which storages that several branches make are not live, by their names.
+
+    The result of a branch is one storage with those of the others. It is live in each branch from the op that
+    makes it there, but not from the end of one branch to the op that makes it in the next.
+    """
+    if not any(op.within for op in graph.ops):
+        return {}
+    home = {tensor.name: tensor.storage for tensor in graph.tensors}
+    ends: dict[Path, int] = {}
+    began: dict[str, Path] = {home[name]: () for name in (*graph.inputs, *graph.constants)}
+    last: dict[str, Path] = dict(began)
+    gaps: dict[str, list[Gap]] = {}
+    for op, step in zip(graph.ops, schedule.step_of_op, strict=True):
+        path = op.within
+        for outer in (path[: depth + 1] for depth in range(len(path))):
+            ends[outer] = max(ends.get(outer, 0), step + 1)
+        read = {home[name] for name in (*op.inputs, *op.mutates)}
+        for name in read | {home[name] for name in op.outputs}:
+            begin, before = began.setdefault(name, path), last.get(name, path)
+            depth = _parting(before, path)
+            # Made anew: what the branch before has made is not there when this one runs.
+            if name not in read and depth is not None and _is_inside(begin, path[depth][0], path[:depth]):
+                gaps.setdefault(name, []).append(Gap(ends[before[: depth + 1]], step))
+            last[name] = path
+    return {name: tuple(gap for gap in own if gap.start < gap.end) for name, own in gaps.items()}
+
+
+def _parting(one: Path, other: Path) -> int | None:
+    """Return the depth at which both paths enter different branches of one op, or None."""
+    for depth, (ours, theirs) in enumerate(zip(one, other, strict=False)):
+        if ours != theirs:
+            return depth if ours[0] == theirs[0] else None
+    return None
+
+
+def _is_inside(path: Path, call: str, outer: Path) -> bool:
+    """Return whether `path` leads into a branch of `call`, which stands at `outer`."""
+    return path[: len(outer)] == outer and len(path) > len(outer) and path[len(outer)][0] == call
+
+
 class PlanningOptions(TypedDict, total=False):
     """What may be asked of the buffers of a graph, at whatever sizes: keywords of every function that finds
     them, which hands them on to `to_problem`."""
@@ -98,6 +139,7 @@ def to_problem(
     storages = {s.name: s for s in graph.storages if s.role in planned and s.nbytes}
     buffers = [storages[name] for name in sorted(spans, key=lambda name: spans[name][0]) if name in storages]
     alignments = [s.alignment or alignment for s in buffers]
+    gaps = branch_gaps(graph, schedule)
     return make_problem(
         [spans[s.name][0] for s in buffers],
         [spans[s.name][1] for s in buffers],
@@ -107,6 +149,7 @@ def to_problem(
         ],
         names=[s.name for s in buffers],
         alignment=alignments,
+        gaps={row: gaps[s.name] for row, s in enumerate(buffers) if s.name in gaps},
         # A graph without ops has no step, and still its inputs.
         steps=schedule.steps or None,
         name=graph.name,

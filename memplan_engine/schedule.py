@@ -242,4 +242,25 @@ def dependencies(graph: Graph) -> list[tuple[int, ...]]:
         maker |= dict.fromkeys(op.outputs, index)
         before.pop(index, None)
         predecessors.append(tuple(before))
-    return predecessors
+    return _branch_by_branch(graph, predecessors) if any(op.within for op in graph.ops) else predecessors
+
+
+def _branch_by_branch(graph: Graph, predecessors: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Return `predecessors` with those that keep the ops of each branch together: the first ops of a branch
+    wait for the last ones of what stands before it."""
+    starts = [0]
+    for index in range(1, len(graph.ops)):
+        path, before = graph.ops[index].within, graph.ops[index - 1].within
+        calls_before = index > 1 and len(graph.ops[index - 2].within) > len(before)
+        if path != before or calls_before:
+            starts.append(index)
+    ordered = list(predecessors)
+    ends: list[int] = []
+    for begin, end in pairwise([*starts, len(graph.ops)]):
+        inner = range(begin, end)
+        waited_for = {other for index in inner for other in predecessors[index]}
+        for index in inner:
+            if not any(other in inner for other in predecessors[index]):
+                ordered[index] = tuple(dict.fromkeys((*predecessors[index], *ends)))
+        ends = [index for index in inner if index not in waited_for]
+    return ordered

@@ -27,6 +27,7 @@ ROOMS: dict[str, str] = {
     "verdict": "",
     "graph": "errors scope",
     "callers": "kernels graph",
+    "control_flow": "graph",
     "op_kinds": "graph",
     "schedule": "errors graph op_kinds",
     "problem": "errors scope graph callers schedule",

@@ -25,6 +25,7 @@ _SCRATCH = {
 }
 
 
+_OF_A_GRAPH = (Scope.GRAPH, Scope.WITH_TEMPORARIES, Scope.WITH_KERNELS)
 CALLS = {"If", "Loop", "Scan", "SequenceMap"}
 """Operators of ONNX that run graphs of their own."""
 
@@ -39,11 +40,19 @@ def counted(problem: Problem) -> str:
 
 
 def unknown_insides(problem: Problem) -> tuple[str, ...]:
-    """Return the kinds of ops that run graphs of their own; what these hold is in no figure of `problem`."""
-    if problem.scope in (Scope.WITH_TEMPORARIES, Scope.WITH_KERNELS):
-        # torch's operators that call graphs have names without a dot.
-        return tuple(sorted(kind for kind in _kinds(problem) if "." not in kind))
-    return tuple(sorted(CALLS & _kinds(problem))) if problem.scope is Scope.GRAPH else ()
+    """Return the kinds of ops that run graphs of their own whose insides are in no figure of `problem`."""
+    if problem.origin is None or problem.scope not in _OF_A_GRAPH:
+        return ()
+    ops = problem.origin.graph.ops
+    laid_out = {call for op in ops for call, _ in op.within}
+    # torch's operators that call graphs have names without a dot.
+    torch = problem.scope is not Scope.GRAPH
+    calls = {
+        op.kind
+        for op in ops
+        if op.name not in laid_out and ("." not in op.kind if torch else op.kind in CALLS)
+    }
+    return tuple(sorted(calls))
 
 
 def doubt(problem: Problem) -> Reason | None:

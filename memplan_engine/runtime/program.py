@@ -183,7 +183,8 @@ def program_from_exported(
     InputError: sizes that depend on the data or are dynamic, inputs other than tensors and plain values.
     """
     exported = plain_operators(exported)
-    graph = graph_from_exported(exported, name)
+    # Operators that call graphs are run whole: what is inside them is torch's.
+    graph = graph_from_exported(exported, name, insides=False)
     _check_sizes(graph, name)
     correct_layouts(exported.graph_module, graph)
     program, values = program_and_inputs(exported, graph, name, form or CallForm(exported.call_spec.in_spec))

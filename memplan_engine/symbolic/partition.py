@@ -24,7 +24,7 @@ from memplan_engine.kernels.shared_objects.objects import assign_to_fullest
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, PlanningOptions
 from memplan_engine.plan import Plan
 from memplan_engine.planner import adopt
-from memplan_engine.problem import Ints, make_problem
+from memplan_engine.problem import Ints, cut, make_problem
 from memplan_engine.schedule import Schedule
 from memplan_engine.symbolic.expression import parse, to_sympy, to_text
 from memplan_engine.symbolic.symbol_values import Values, sympy_symbols
@@ -94,10 +94,10 @@ def _holds(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
 
 def distinct_loads(problem: SymbolicProblem) -> list[Counter[int]]:
     """What is live together, as counts of formulas: a step each, without those that another one holds."""
-    frame = problem.frame
+    pieces = cut(problem.frame)
     loads: dict[bytes, None] = {}
-    for start in np.unique(frame.start):
-        live = (frame.start <= start) & (start < frame.end)
+    for start in np.unique(pieces.start):
+        live = pieces.owner[(pieces.start <= start) & (start < pieces.end)]
         counts = np.bincount(problem.which[live], minlength=len(problem.formulas))
         loads[counts.tobytes()] = None
     rows = [np.frombuffer(row, dtype=np.int64) for row in loads]
@@ -231,10 +231,11 @@ class MemorySchema:
 
     def peak(self, values: Mapping[str, int] | None = None) -> int:
         """The largest sum of sizes live together at `values`, in bytes: `eval_peak_memory_size`."""
-        frame, sizes = self.problem.frame, self.problem.sizes(self._values(values))
-        change = np.zeros(frame.steps + 1, dtype=np.int64)
-        np.add.at(change, frame.start, sizes)
-        np.subtract.at(change, frame.end, sizes)
+        pieces = cut(self.problem.frame)
+        sizes = self.problem.sizes(self._values(values))[pieces.owner]
+        change = np.zeros(self.problem.frame.steps + 1, dtype=np.int64)
+        np.add.at(change, pieces.start, sizes)
+        np.subtract.at(change, pieces.end, sizes)
         return int(np.cumsum(change).max(initial=0))
 
     def usage(self, values: Mapping[str, int] | None = None) -> float:

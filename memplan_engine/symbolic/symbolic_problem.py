@@ -233,6 +233,7 @@ class SymbolicProblem:
             self.sizes(checked),
             names=frame.names,
             alignment=frame.alignment,
+            gaps=frame.gaps,
             steps=frame.steps,
             name=frame.name,
             origin=Origin(resolve(self.graph, checked), self.schedule) if origin else None,

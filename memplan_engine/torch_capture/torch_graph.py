@@ -8,8 +8,18 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
-from memplan_engine.graph import Graph, Storage, Tensor, Workspace, check_graph, is_contiguous, storage_role
+from memplan_engine.graph import (
+    Graph,
+    Role,
+    Storage,
+    Tensor,
+    Workspace,
+    check_graph,
+    is_contiguous,
+    storage_role,
+)
 from memplan_engine.scope import Scope
+from memplan_engine.torch_capture.higher_order import INSIDES
 from memplan_engine.torch_capture.torch_fake import quiet
 from memplan_engine.torch_capture.torch_run import Run, Slot, is_transform, labels
 from memplan_engine.torch_capture.torch_symbols import Size, Sizes, SymbolicRun, layout_of, symbolic_mode
@@ -32,13 +42,13 @@ class Program:
     ranges: Mapping[Any, Any] = field(default_factory=dict)
 
 
-def graph_from_exported(exported: ExportedProgram, name: str) -> Graph:
+def graph_from_exported(exported: ExportedProgram, name: str, *, insides: bool = True) -> Graph:
     """The Graph of an exported program.
 
     One `call_function` node is one op and one step, views included; a `getitem` is none, it names one of
     its producer's outputs (`split.0`, `split.1`, …). Nodes inside `wrap_with_set_grad_enabled` and
-    `wrap_with_autocast` are ops of their own (`wrap.add`); `cond`, `while_loop` and the like are one op
-    with fresh outputs, and the insides of their sub-graphs are not counted. Parameters, buffers (also those
+    `wrap_with_autocast` are ops of their own (`wrap.add`). `cond`, `while_loop` and the like are one op with
+    fresh outputs, and with `insides` those inside come before it. Parameters, buffers (also those
     written in place) and lifted constants are CONSTANT. In a functional program the new values of mutated
     buffers are graph outputs; one with function transforms in it (vmap) is made functional first.
 
@@ -55,7 +65,7 @@ def graph_from_exported(exported: ExportedProgram, name: str) -> Graph:
     exported = plain_operators(exported)
     state = {**exported.constants, **exported.state_dict}
     program = Program(exported.graph_module, exported.graph_signature, state, exported.range_constraints)
-    return graph_of_program(program, name)
+    return graph_of_program(program, name, insides=insides)
 
 
 def plain_operators(exported: ExportedProgram) -> ExportedProgram:
@@ -66,15 +76,16 @@ def plain_operators(exported: ExportedProgram) -> ExportedProgram:
         return exported.run_decompositions({})  # type: ignore[no-any-return]
 
 
-def graph_of_program(program: Program, name: str) -> Graph:
+def graph_of_program(program: Program, name: str, *, insides: bool = True) -> Graph:
     """As `graph_from_exported`, from the parts of a program. It is run on plain numbers for what shares which
     storage; where sizes are symbolic, once more on symbols for the formulas."""
-    run = Run(name)
+    laid_out = INSIDES if insides else {}
+    run = Run(name, insides=laid_out)
     returned = _run_program(program, run)
     mode = symbolic_mode(program.module)
     traced = None
     if mode is not None:
-        traced = SymbolicRun(name, mode)
+        traced = SymbolicRun(name, mode, insides=laid_out)
         _run_program(program, traced)
     return assemble(run, returned, program.ranges, traced)
 
@@ -115,11 +126,13 @@ def assemble(
         for kind, tensors in (("inputs", run.inputs), ("constants", run.constants), ("outputs", outputs))
     }
     tensors = tuple(_tensor(sizes, tensor, run, traced or run, home[tensor]) for tensor in run.tensors)
+    holders = {home[tensor]: op for tensor, op in run.held_by.items()}
     storages = []
     for owner in first.values():
         nbytes = _storage_size(sizes, owner, run, traced or run)
         role = storage_role(owner, **owned)
-        storages.append(Storage(owner, nbytes.number, role, formula=nbytes.formula))
+        held_by = "" if role is Role.CONSTANT or role is Role.INPUT else holders.get(owner, "")
+        storages.append(Storage(owner, nbytes.number, role, formula=nbytes.formula, held_by=held_by))
     lists = (tuple(run.inputs), tuple(outputs), tuple(run.constants))
     ops = tuple(replace(op, workspace=_workspace(sizes, op.name, run, traced)) for op in run.ops)
     symbols = tuple(sizes.symbols)

@@ -8,15 +8,15 @@ operators inside a node make and let go is seen on the way.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError, MemplanError, one_line
-from memplan_engine.graph import Op
+from memplan_engine.graph import Op, Path
 from memplan_engine.torch_capture.torch_fake import (
     RECORDED,
     FakeTwins,
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 INLINED = {"wrap_with_set_grad_enabled", "wrap_with_autocast"}
 """Higher-order ops that only set a mode around their sub-graph: its nodes are steps like any others."""
+CALLED = {"wrap": 1, "tag_activation_checkpoint": 1, "strict_mode": 1, "invoke_subgraph": 2}
+"""Those that only call their sub-graph, and the place of its first input."""
 
 SIZE_CHECKS = {"aten._assert_scalar", "aten.sym_constrain_range", "aten.sym_constrain_range_for_size"}
 SIZE_FUNCTIONS = ("aten.sym_", "torch.sym_", "torch._sym_", "operator.", "math.")
@@ -52,10 +54,16 @@ class Slot:
     names: Any
 
 
+LayOut = Callable[["Run", str, Slot, Slot], tuple[str, ...]]
+"""Adds what is inside the op of this name with these arguments and results; what else that op reads."""
+
+
 @dataclass(slots=True)
 class Run:
     """A re-run in progress. `tensors` and `storages` keep, by tensor name, every tensor made and the
-    identity of the storage it had when it was made; `held`, by op, what `execute` says of it."""
+    identity of the storage it had when it was made; `held`, by op, what `execute` says of it. `insides`
+    has by kind what adds the ops inside of operators that call graphs; `within` is where ops are added now.
+    `held_by` has, by tensor name, the op up to whose end its storage is held."""
 
     source: str
     mode: FakeTensorMode = field(default_factory=fake_mode)
@@ -66,6 +74,9 @@ class Run:
     inputs: list[str] = field(default_factory=list)
     constants: list[str] = field(default_factory=list)
     held: dict[str, Held] = field(default_factory=dict)
+    insides: Mapping[str, LayOut] = field(default_factory=dict)
+    within: Path = ()
+    held_by: dict[str, str] = field(default_factory=dict)
     twins: FakeTwins = field(init=False)
 
     def __post_init__(self) -> None:
@@ -106,6 +117,35 @@ class Run:
         """Bytes of the storage that the tensor was made in, at the end of the run."""
         return self.sizes[self.storages[tensor]].nbytes()
 
+    def share(self, tensor: str, result: str) -> None:
+        """Have the storage of `result` be that of `tensor`, where an op has made that and the sizes agree."""
+        one, other = self.storages[tensor], self.storages[result]
+        if one in {self.storages[name] for name in (*self.inputs, *self.constants)}:
+            return
+        if self.sizes[one].nbytes() == self.sizes[other].nbytes():
+            self.storages.update({name: other for name, owner in self.storages.items() if owner == one})
+
+    def hold(self, tensors: Iterable[str], op: str) -> None:
+        """Hold the storages of these tensors up to the end of `op`."""
+        self.held_by.update(dict.fromkeys(tensors, op))
+
+    @contextmanager
+    def inside(self, call: str, branch: str) -> Iterator[None]:
+        """Add ops to a branch of the op `call` meanwhile."""
+        before, self.within = self.within, (*self.within, (call, branch))
+        try:
+            yield
+        finally:
+            self.within = before
+
+    def add(self, op: Op) -> None:
+        """Add `op`, inside what is being run."""
+        self.ops.append(replace(op, within=self.within))
+
+    def call(self, module: GraphModule, inputs: list[Slot], prefix: str) -> Slot:
+        """Run `module`, a sub-graph, on `inputs`; what it returns."""
+        return self._graph(module, inputs, prefix, {})
+
     def run(self, module: GraphModule, inputs: list[Slot], env: dict[Node, Slot] | None = None) -> Slot:
         """Run `module` on `inputs`, one for each placeholder, without gradients; what its output node
         returns. `env` gets what each node gave."""
@@ -144,7 +184,8 @@ class Run:
                 return Slot(parent.value[index], parent.names[index])
         arguments = look_up((node.args, node.kwargs), env)
         (args, kwargs), name = arguments.value, self.name_of(node, prefix)
-        if kind_of(node) in INLINED:
+        kind = kind_of(node)
+        if kind in INLINED or kind in CALLED:
             return self._inline(node, args, arguments.names[0], name)
         if is_transform(node):
             raise InputError(self.source, f"node {name}", f"torch.func's {kind_of(node)}", "a plain operator")
@@ -156,7 +197,12 @@ class Run:
                 value, held = self.execute(node, args, kwargs)
             slot = self.keep(name, fresh(value) if is_higher_order(node) else value)
         if labels(slot.names) or not is_arithmetic_on_sizes(node):
-            self._record(node, name, slot, env, arguments.names, held)
+            read: tuple[str, ...] = ()
+            if kind in self.insides:
+                with as_input_error(self.source, place, expected):
+                    given = Slot(args, arguments.names[0])
+                    read, held = self.insides[kind](self, name, given, slot), ()
+            self._record(node, name, slot, env, arguments.names, held, read)
         return slot
 
     def _keep_as_made(self, arguments: Any) -> None:
@@ -184,18 +230,27 @@ class Run:
         from torch.fx import GraphModule
 
         at = next(index for index, arg in enumerate(args) if isinstance(arg, GraphModule))
-        inputs = [Slot(value, label) for value, label in zip(args[at + 1 :], names[at + 1 :], strict=True)]
+        begin = at + CALLED.get(kind_of(node), 1)
+        inputs = [Slot(value, label) for value, label in zip(args[begin:], names[begin:], strict=True)]
         with wrapped_mode(kind_of(node), args[:at]):
             return self._graph(args[at], inputs, f"{name}.", {})
 
     def _record(
-        self, node: Node, name: str, slot: Slot, env: dict[Node, Slot], arguments: Any, held: Held
+        self,
+        node: Node,
+        name: str,
+        slot: Slot,
+        env: dict[Node, Slot],
+        arguments: Any,
+        held: Held,
+        inside: Sequence[str] = (),
     ) -> None:
-        read = [label for source in node.all_input_nodes for label in labels(env[source].names)]
+        read = [*inside]
+        read += [label for source in node.all_input_nodes for label in labels(env[source].names)]
         written = written_values(node.target, node.args, node.kwargs, arguments)
         self.held[name] = held
         stack = list((node.meta.get("nn_module_stack") or {}).values())
-        self.ops.append(
+        self.add(
             Op(
                 name,
                 kind_of(node),
@@ -296,6 +351,8 @@ def wrapped_mode(kind: str, args: Any) -> AbstractContextManager[Any]:
     """The mode that the higher-order op `kind` sets around its sub-graph."""
     import torch
 
+    if kind in CALLED:
+        return nullcontext()
     return torch.set_grad_enabled(*args) if kind == "wrap_with_set_grad_enabled" else torch.autocast(*args)
 
 

@@ -15,7 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from memplan_engine.torch_capture.torch_fake import storage_of
-from memplan_engine.torch_capture.torch_operators import as_on_cpu, gives_views
+from memplan_engine.torch_capture.torch_operators import as_on_cpu, gives_views, inside_kernel
 
 GIVES_BACK_NEW = {"aten::lift_fresh", "aten::lift"}
 """Operators that give back their argument, which nobody else has seen before: `torch.tensor(…)`."""
@@ -200,7 +200,47 @@ class Inside(OperatorMode):  # type: ignore[no-untyped-call]
         """Call it, in storages as CPU kernels make them."""
         value = as_on_cpu(operator, operator(*args, **kwargs), args, kwargs)
         self._sizes.returned(value, args, kwargs, operator)
-        self._moments.append(self._sizes.nbytes)
+        self._moments.append(self._sizes.nbytes + inside_kernel(operator, args, kwargs))
+        return value
+
+
+class Lives(OperatorMode, StorageWatch):  # type: ignore[no-untyped-call]
+    """Watches the operators below one call, and how long the storages that they make are there. `kinds` are
+    the operators in order; `spans` has, of each storage that goes before the call ends, which operator made
+    it, the number of the result, and which was the last operator before it went."""
+
+    def __init__(self) -> None:
+        OperatorMode.__init__(self)
+        StorageWatch.__init__(self)
+        self.kinds: list[str] = []
+        self.spans: list[tuple[int, int, int]] = []
+        self._results = 0
+
+    def watch(self, call: Callable[[], Any], arguments: Any) -> None:
+        """Run `call`, which takes `arguments`."""
+        self.exclude(arguments)
+        with self:
+            result = call()
+        self.close()
+        del result
+
+    def allocated(self, storage: torch.UntypedStorage, shown: torch.Tensor) -> tuple[int, int]:
+        """The place of the operator that runs, and the number of the result."""
+        self._results += 1
+        return len(self.kinds) - 1, self._results - 1
+
+    def freed(self, entry: tuple[int, int]) -> None:
+        """It went after the operator that ran last."""
+        self.spans.append((*entry, len(self.kinds) - 1))
+
+    def operate(self, operator: Any, args: Any, kwargs: Any) -> Any:
+        """Call it, in storages as CPU kernels make them."""
+        value = as_on_cpu(operator, operator(*args, **kwargs), args, kwargs)
+        if (name := operator_name(operator)).startswith("prim::"):
+            return value
+        self.kinds.append(name)
+        self._results = 0
+        self.returned(value, args, kwargs, operator)
         return value
 
 

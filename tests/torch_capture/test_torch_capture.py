@@ -180,15 +180,19 @@ def test_no_tensor_among_the_inputs():
     assert by_name(graph.tensors)["linear"].shape == (3, 4)
 
 
-def test_a_branch_is_one_op_with_fresh_outputs():
+def test_branches_are_laid_out_before_the_op_that_calls_them():
     def forward(self, x):
         return torch.cond(x.sum() > 0, lambda x: self.fc(x), lambda x: x.cos(), (x,))
 
     graph = capture(calls(forward), (torch.ones(2, 4),))
-    (op,) = (op for op in graph.ops if op.kind == "cond")
-    assert set(op.inputs) == {"gt", graph.inputs[0], "p_fc_weight", "p_fc_bias"}
+    inside = {op.name: op.within for op in graph.ops if op.within}
+    assert inside == {"cond.true.linear": (("cond", "true"),), "cond.false.cos": (("cond", "false"),)}
+    op = by_name(graph.ops)["cond"]
+    assert set(op.inputs) == {"gt", graph.inputs[0], "p_fc_weight", "p_fc_bias", "cond.false.cos"}
     assert op.outputs == graph.outputs == ("cond.0",)
     assert by_name(graph.storages)["cond.0"].role is Role.OUTPUT
+    homes = {tensor.name: tensor.storage for tensor in graph.tensors}
+    assert homes["cond.true.linear"] == homes["cond.false.cos"] == "cond.0"
 
 
 def test_vmap_is_made_functional():
