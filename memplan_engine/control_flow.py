@@ -74,8 +74,8 @@ def contract(graph: Graph, inside: Mapping[str, int]) -> Graph:
 
 
 def branch_graph(graph: Graph, region: Region, branch: str) -> Graph:
-    """Return the ops of one branch as a graph of its own, whose inputs are the tensors that it reads of those
-    made elsewhere, and whose outputs are those in storages that are touched elsewhere."""
+    """Return the ops of one branch as a graph of its own. Its inputs are tensors made elsewhere, and its
+    outputs those in storages that are touched elsewhere: results, and what the calling op holds."""
     begin, end = region.branches[branch]
     ops = tuple(replace(op, within=op.within[1:]) for op in graph.ops[begin:end])
     names = dict.fromkeys(name for op in ops for name in (*op.inputs, *op.mutates, *op.outputs))
@@ -88,12 +88,15 @@ def branch_graph(graph: Graph, region: Region, branch: str) -> Graph:
     given = {home[name] for name in inputs}
     outputs = tuple(name for name in names if name in made and home[name] in elsewhere - given)
     returned = {home[name] for name in outputs}
+    there, holders = {home[name] for name in names}, {op.name for op in ops}
     storages = tuple(
         replace(
-            each, role=storage_role(each.name, inputs=given, constants=set(), outputs=returned), held_by=""
+            each,
+            role=storage_role(each.name, inputs=given, constants=set(), outputs=returned),
+            held_by=each.held_by if each.held_by in holders else "",
         )
         for each in graph.storages
-        if each.name in {home[name] for name in names}
+        if each.name in there
     )
     tensors = tuple(tensor for tensor in graph.tensors if tensor.name in names)
     return Graph(

@@ -213,20 +213,27 @@ def dependencies(graph: Graph) -> list[tuple[int, ...]]:
 
     An op runs after the makers of the tensors that it reads, and after the last op before it that wrote to a
     storage it touches; one that writes, after all that have touched the storage since. An output in a storage
-    that the op does not read is a write: the first begins the storage. Ops that draw random numbers keep
-    their order, and so do those that are there for an effect.
+    that the op does not read is a write: the first begins the storage. An op that holds a storage runs after
+    its maker. Ops that draw random numbers keep their order, and so do those that are there for an effect.
+    What is inside an op stays between what stands before and behind it, branch by branch.
     """
     home = {tensor.name: tensor.storage for tensor in graph.tensors}
     maker: dict[str, int] = {}
     writer: dict[str, int] = {}
     touched: dict[str, list[int]] = {}
+    first: dict[str, int] = {}
     latest: dict[str, int] = {}
+    held: dict[str, list[str]] = {}
+    for each in graph.storages:
+        if each.held_by:
+            held.setdefault(each.held_by, []).append(each.name)
     predecessors: list[tuple[int, ...]] = []
     for index, op in enumerate(graph.ops):
         read = {home[name]: None for name in (*op.inputs, *op.mutates)}
         made = {home[name]: None for name in op.outputs}
         written = {home[name]: None for name in op.mutates} | {s: None for s in made if s not in read}
         before = {maker[name]: None for name in (*op.inputs, *op.mutates) if name in maker}
+        before |= {first[name]: None for name in held.get(op.name, ()) if name in first}
         for storage in read | made:
             if storage in writer:
                 before[writer[storage]] = None
@@ -234,6 +241,7 @@ def dependencies(graph: Graph) -> list[tuple[int, ...]]:
                 before |= dict.fromkeys(touched.get(storage, ()))
                 writer[storage], touched[storage] = index, []
             touched.setdefault(storage, []).append(index)
+            first.setdefault(storage, index)
         for chain, belongs in (("random", draws(op, not written)), ("effect", has_effect(op))):
             if belongs:
                 if chain in latest:

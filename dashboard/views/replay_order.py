@@ -24,7 +24,7 @@ from memplan_dashboard.widgets.tables import show_table, whole
 from memplan_engine.plotting.svg_figure import escape
 from memplan_engine.rewrites.order.certificate import CutProof
 from memplan_engine.rewrites.order.heuristics import least_peak_first
-from memplan_engine.rewrites.order.order_problem import OrderProblem, order_problem
+from memplan_engine.rewrites.order.order_problem import OrderProblem, order_problem, whole_ops
 from memplan_engine.rewrites.order.reorder import reorder
 from memplan_engine.rewrites.order.steps import ReadyUnit, crossing_set, ready_units, steps_of
 from memplan_engine.units import format_bytes
@@ -77,6 +77,7 @@ def _orders(document: Document) -> Orders | None:
     graph = graph_of(document)
     if graph is None or not graph.ops:
         return None
+    graph = whole_ops(graph)
     problem = order_problem(graph, merge=False)
     found = reorder(graph, brief=True)
     place = {op.name: index for index, op in enumerate(graph.ops)}

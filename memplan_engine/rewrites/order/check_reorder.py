@@ -30,6 +30,7 @@ class OrderRule(StrEnum):
     WRITES = "who touches a storage does so after the same writes as before"
     RANDOM = "ops that draw random numbers keep their order"
     EFFECT = "ops that are there for an effect keep their order"
+    TOGETHER = "the ops of a branch stay together, in front of the op that calls them"
     ARC = "an arc of a flow is one of the graph"
     ROOM = "no more flows through an arc than its storage has bytes"
     KEPT = "what flows into a node flows out of it"
@@ -62,6 +63,7 @@ def check_reorder(
     if not breaches:
         breaches = [*_check_reads(reordered), *_check_writes(original, reordered)]
         breaches += _check_kept(original, reordered)
+        breaches += _check_together(original, reordered)
     if certificate is not None:
         breaches += check_certificate(original, certificate)
     return tuple(breaches[:MOST_BREACHES])
@@ -126,6 +128,24 @@ def _check_kept(original: Graph, reordered: Graph) -> list[OrderBreach]:
     return breaches
 
 
+def _check_together(original: Graph, reordered: Graph) -> list[OrderBreach]:
+    """What is inside an op must come right before it, and its branches in their order."""
+    places: dict[str, list[int]] = {}
+    branches: dict[str, list[str]] = {}
+    for graph in (original, reordered):
+        places, before = {}, branches
+        branches = {}
+        for place, op in enumerate(graph.ops):
+            for call, branch in op.within:
+                places.setdefault(call, []).append(place)
+                if branches.setdefault(call, [branch])[-1] != branch:
+                    branches[call].append(branch)
+    torn = [call for call in places if before[call] != branches[call]]
+    calls = {op.name: place for place, op in enumerate(reordered.ops) if op.name in places}
+    torn += [call for call, own in places.items() if own != list(range(calls[call] - len(own), calls[call]))]
+    return [OrderBreach(OrderRule.TOGETHER, call) for call in dict.fromkeys(torn)]
+
+
 class _Facts:
     """What the checker needs of a graph: `place` of each op; the storages that it touches and those that it
     writes; the `maker` of each storage that counts, and its bytes; who makes each tensor."""
@@ -163,12 +183,16 @@ class _Facts:
         return op in self.touched and (storage in self.touched[op] or self.held.get(storage) == op)
 
     def must_precede(self, first: str, second: str) -> bool:
-        """Whether `first` runs before `second` in every order: what it makes is read there, one of both
-        writes what both touch, or they keep their order anyway."""
+        """Whether `first` runs before `second` in every order: what it makes is read or held there, one of
+        both writes what both touch, or they keep their order anyway."""
         if first not in self.place or second not in self.place or self.place[first] >= self.place[second]:
             return False
         op = self.ops[second]
         if any(self.made_by.get(name) == first for name in (*op.inputs, *op.mutates)):
+            return True
+        if any(
+            self.held.get(each) == second and self.maker.get(each) == first for each in self.touched[first]
+        ):
             return True
         both = self.touched[first] & self.touched[second]
         if both & (self.writes[first] | self.writes[second]):

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memplan_engine.graph import PRODUCED, Graph
+from memplan_engine.control_flow import branch_graph, contract, regions
+from memplan_engine.graph import PRODUCED, Graph, Op, Role
 from memplan_engine.kernels.order.arrays import OrderArrays
 from memplan_engine.kernels.order.walk import replay_order
 from memplan_engine.problem import Ints
@@ -104,7 +105,27 @@ def order_problem(
 def peak_in_order(graph: Graph) -> int:
     """The live bytes of `graph` at the worst step, one op a step as they stand; inputs and weights do not
     count."""
-    return order_problem(graph, merge=False).peak(range(len(graph.ops)))
+    whole = whole_ops(graph)
+    return order_problem(whole, merge=False).peak(range(len(whole.ops)))
+
+
+def whole_ops(graph: Graph) -> Graph:
+    """Return `graph` with each op that others are inside of as one op, which holds what they hold."""
+    inside = {}
+    for region in regions(graph):
+        branches = [branch_graph(graph, region, branch) for branch in region.branches]
+        call = graph.ops[region.call]
+        inside[call.name] = max(bytes_inside(graph, call, each, peak_in_order(each)) for each in branches)
+    return contract(graph, inside) if inside else graph
+
+
+def bytes_inside(graph: Graph, call: Op, branch: Graph, peak: int) -> int:
+    """Return what a branch of `call` with this peak of live bytes holds next to the results of `call`: within
+    the branch, or at its end."""
+    results = {tensor.storage for tensor in graph.tensors if tensor.name in call.outputs}
+    made = sum(each.nbytes for each in graph.storages if each.name in results)
+    held = (each.nbytes for each in branch.storages if each.role is Role.OUTPUT and each.name not in results)
+    return max(peak - made, sum(held))
 
 
 def _touches(graph: Graph) -> tuple[list[list[str]], dict[str, int], dict[str, int]]:

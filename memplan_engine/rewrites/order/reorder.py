@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from memplan_engine.control_flow import branch_graph, contract, regions
 from memplan_engine.graph import Graph
 from memplan_engine.rewrites.order.cases import CaseTree, write_out
 from memplan_engine.rewrites.order.certificate import OrderCertificate, ReturnedProof
-from memplan_engine.rewrites.order.order_problem import OrderProblem, order_problem
+from memplan_engine.rewrites.order.order_problem import OrderProblem, bytes_inside, order_problem
 from memplan_engine.rewrites.order.order_search import OrderSearch, ProvedBy, Tell
 from memplan_engine.rewrites.reuse.in_place import take_over
 from memplan_engine.strategies.base import SolveLimits
@@ -65,9 +67,12 @@ def reorder(
     the order given. A `brief` search reads no clock: it gives the same each time, and ends in a moment. A
     search whose `limits` have nodes and no seconds reads none either; states, cuts and moves count as nodes.
     It ends with a proof, when `limits` end it (10 s by default), or when `on_progress` returns True, and then
-    has the best order and the bound so far.
+    has the best order and the bound so far. Ops inside another op stay there: each branch is ordered by
+    itself, and what is around them with that op as a whole, in which case there is no certificate.
     """
     limits = limits or SolveLimits(None if brief else DEFAULT_SECONDS)
+    if any(op.within for op in graph.ops):
+        return _branch_by_branch(graph, limits, on_progress, in_place=in_place, brief=brief)
     table = take_over(graph) if in_place else None
     problem = order_problem(graph, take_over=table)
     single = order_problem(graph, merge=False, take_over=table)
@@ -90,6 +95,56 @@ def reorder(
         search.found_by,
         limits.elapsed,
         search.states,
+    )
+
+
+def _branch_by_branch(
+    graph: Graph, limits: SolveLimits, on_progress: Tell | None, *, in_place: bool, brief: bool
+) -> Reordered:
+    """As `reorder`, of a graph with ops inside others."""
+    by_name = {op.name: op for op in graph.ops}
+    inner: dict[str, list[Reordered]] = {}
+    for region in regions(graph):
+        inner[graph.ops[region.call].name] = [
+            reorder(branch_graph(graph, region, branch), limits.again(), in_place=in_place, brief=brief)
+            for branch in region.branches
+        ]
+
+    def closed(nbytes: Callable[[Reordered], int]) -> Graph:
+        inside = {
+            name: max(bytes_inside(graph, by_name[name], each.graph, nbytes(each)) for each in branches)
+            for name, branches in inner.items()
+        }
+        return contract(graph, inside)
+
+    def peak(contracted: Graph, names: Sequence[str]) -> int:
+        place = {op.name: index for index, op in enumerate(contracted.ops)}
+        table = take_over(contracted) if in_place else None
+        problem = order_problem(contracted, merge=False, take_over=table)
+        return problem.peak([place[name] for name in names])
+
+    given = closed(lambda each: each.live_before)
+    least = closed(lambda each: each.bound_bytes)
+    outer = reorder(least, limits, on_progress, in_place=in_place, brief=brief)
+    before = peak(given, [op.name for op in given.ops])
+    after = peak(closed(lambda each: each.live_after), [op.name for op in outer.graph.ops])
+    ops = graph.ops
+    if after < before:
+        names = [
+            name
+            for op in outer.graph.ops
+            for name in (*(each.name for part in inner.get(op.name, ()) for each in part.graph.ops), op.name)
+        ]
+        ops = tuple(by_name[name] for name in names)
+    return replace(
+        outer,
+        graph=replace(graph, ops=ops),
+        live_before=before,
+        live_after=min(before, after),
+        bound_bytes=outer.bound_bytes,
+        certificate=None,
+        seconds=limits.elapsed,
+        states=outer.states + sum(each.states for branches in inner.values() for each in branches),
     )
 
 
