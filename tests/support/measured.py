@@ -8,6 +8,7 @@ whoever held it: an argument, a tuple, a tensor that autograd saved.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -129,7 +130,16 @@ def measure_call(function: Callable[[], Any], given: Any = ()) -> int:
 
 def allocations(call: Callable[[], Any]) -> list[int]:
     """Return the bytes of each allocation that torch's CPU allocator makes while `call()` runs."""
+    return [nbytes for nbytes in _memory_events(call) if nbytes > 0]
+
+
+def most_allocated(call: Callable[[], Any]) -> int:
+    """Return the most bytes that torch's CPU allocator has given out at once while `call()` runs."""
+    return max(accumulate(_memory_events(call)), default=0)
+
+
+def _memory_events(call: Callable[[], Any]) -> list[int]:
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
         call()
     events = recorded.profiler.kineto_results.events()  # type: ignore[union-attr]
-    return [event.nbytes() for event in events if event.name() == "[memory]" and event.nbytes() > 0]
+    return [event.nbytes() for event in events if event.name() == "[memory]"]

@@ -1,0 +1,112 @@
+"""Operators that call graphs: what is inside them is laid out as a real run allocates it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch._higher_order_ops.map import map as map_rows
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
+from torch.nn.attention.flex_attention import flex_attention
+
+from memplan_engine.analysis.claims import doubt
+from memplan_engine.analysis.plan_figures import figures_of
+from memplan_engine.lifetimes import to_problem
+from memplan_engine.planner import make_plan
+from memplan_engine.torch_capture.capture_module import capture
+from tests.support.measured import most_allocated
+
+X = torch.linspace(-1, 1, 16 * 24).reshape(16, 24)
+
+
+class Wide(nn.Module):
+    """An op on either side of a branch that is 40 times as wide."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(24, 960), nn.Linear(960, 24)
+
+    def wide(self, x):
+        return self.down(torch.relu(self.up(x)))
+
+    def forward(self, x):
+        return torch.cond(x.sum() > self.least, self.wide, lambda x: x.clone(), (x + 1,)) * 2
+
+
+def of(function):
+    """A module that calls `function` with itself."""
+
+    class Calls(Wide):
+        def forward(self, *args):
+            return function(self, *args)
+
+    return Calls()
+
+
+def taken(least):
+    model = Wide()
+    model.least = least
+    return model
+
+
+def branch_in_branch(self, x):
+    def inner(x):
+        return torch.cond(x.min() > 0, self.wide, lambda x: x.sin().cos(), (x,))
+
+    return torch.cond(x.sum() > 1e9, lambda x: x.cos(), inner, (x,))
+
+
+def loop(self, x):
+    return while_loop(
+        lambda n, x: n < 4, lambda n, x: (n + 1, self.wide(x).tanh()), (torch.zeros((), dtype=int), x)
+    )
+
+
+def scanned(self, x):
+    def combine(carry, row):
+        return (carry + row).tanh(), torch.relu((carry * row) @ self.up.weight.T) @ self.down.weight.T
+
+    return scan(combine, x[0] * 0, x)
+
+
+def mapped(self, x):
+    return map_rows(
+        lambda row, up, down: torch.relu(row @ up.T) @ down.T, x[:, None], self.up.weight, self.down.weight
+    )
+
+
+def attention(self, q):
+    return flex_attention(q, q, q, score_mod=lambda score, b, h, i, j: torch.where(i < j, score, -9.0))
+
+
+HEADS = torch.linspace(-1, 1, 2 * 128 * 16).reshape(1, 2, 128, 16)
+CASES = {
+    "cond, its wide branch": (taken(-1e9), X),
+    "cond in cond": (of(branch_in_branch), X + 9),
+    "while_loop": (of(loop), X),
+    "scan": (of(scanned), X),
+    "map": (of(mapped), X),
+    "flex_attention": (of(attention), HEADS),
+}
+
+
+# Of the kernels' own scratch, which is not counted, these have none where they are fullest.
+@pytest.mark.parametrize("case", CASES)
+def test_the_peak_is_that_of_a_real_run(case):
+    model, x = CASES[case]
+    problem = to_problem(capture(model.eval(), (x,)), alignment=1)
+    figures = figures_of(make_plan(problem, "auto"))
+    with torch.no_grad():
+        model(x)
+        assert figures.peak_bytes == most_allocated(lambda: model(x))
+    assert doubt(problem) is None
+
+
+def test_a_branch_that_is_not_taken_counts():
+    wide, narrow = taken(-1e9), taken(1e9)
+    peaks = {figures_of(make_plan(to_problem(capture(model, (X,))))).peak_bytes for model in (wide, narrow)}
+    assert len(peaks) == 1
+    with torch.no_grad():
+        narrow(X)
+        assert most_allocated(lambda: narrow(X)) < max(peaks) / 2
