@@ -136,13 +136,13 @@ def map_rows(call: Call) -> Laid:
     """Lay out the last turn, in which the results of all others are held, to be stacked."""
     rows, others = call.argument(1), call.argument(2)
     results = parts_of(call.results)
-    turns = concrete(rows[0].value.shape[0])
 
     def most(slot: Slot) -> torch.Tensor:
-        made: torch.Tensor = slot.value.new_empty((turns - 1, *slot.value.shape[1:]))
+        turns, *row = slot.value.shape
+        made: torch.Tensor = slot.value.new_empty((turns - 1, *row))
         return made
 
-    before = call.op("rows", "loop.rows", lambda: [most(slot) for slot in results]) if turns > 1 else []
+    before = call.op("rows", "loop.rows", lambda: [most(slot) for slot in results])
     last = call.graph(0, (*_first_of(call, rows), *others), "body")
     return Laid((), (*before, *last))
 
@@ -222,6 +222,8 @@ INSIDES: dict[str, LayOut] = {
     "flex_attention": partial(_laid_out, flex_attention),
 }
 """Operators by name → what adds the ops inside to a run."""
+AT_ANY_SIZE = {kind: lay_out for kind, lay_out in INSIDES.items() if kind != "flex_attention"}
+"""Those that are laid out alike for plain sizes and for symbols."""
 
 
 def parts_of(slot: Slot) -> list[Slot]:

@@ -19,7 +19,7 @@ from memplan_engine.graph import (
     storage_role,
 )
 from memplan_engine.scope import Scope
-from memplan_engine.torch_capture.higher_order import INSIDES
+from memplan_engine.torch_capture.higher_order import AT_ANY_SIZE, INSIDES
 from memplan_engine.torch_capture.torch_fake import quiet
 from memplan_engine.torch_capture.torch_run import Run, Slot, is_transform, labels
 from memplan_engine.torch_capture.torch_symbols import Size, Sizes, SymbolicRun, layout_of, symbolic_mode
@@ -79,10 +79,10 @@ def plain_operators(exported: ExportedProgram) -> ExportedProgram:
 def graph_of_program(program: Program, name: str, *, insides: bool = True) -> Graph:
     """As `graph_from_exported`, from the parts of a program. It is run on plain numbers for what shares which
     storage; where sizes are symbolic, once more on symbols for the formulas."""
-    laid_out = INSIDES if insides else {}
+    mode = symbolic_mode(program.module)
+    laid_out = {} if not insides else INSIDES if mode is None else AT_ANY_SIZE
     run = Run(name, insides=laid_out)
     returned = _run_program(program, run)
-    mode = symbolic_mode(program.module)
     traced = None
     if mode is not None:
         traced = SymbolicRun(name, mode, insides=laid_out)

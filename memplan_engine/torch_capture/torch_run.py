@@ -201,7 +201,9 @@ class Run:
             if kind in self.insides:
                 with as_input_error(self.source, place, expected):
                     given = Slot(args, arguments.names[0])
+                    first = len(self.ops)
                     read, held = self.insides[kind](self, name, given, slot), ()
+                    self.ops[first:] = [_as_called_by(node, op) for op in self.ops[first:]]
             self._record(node, name, slot, env, arguments.names, held, read)
         return slot
 
@@ -249,7 +251,6 @@ class Run:
         read += [label for source in node.all_input_nodes for label in labels(env[source].names)]
         written = written_values(node.target, node.args, node.kwargs, arguments)
         self.held[name] = held
-        stack = list((node.meta.get("nn_module_stack") or {}).values())
         self.add(
             Op(
                 name,
@@ -257,11 +258,23 @@ class Run:
                 inputs=tuple(dict.fromkeys(read)),
                 outputs=tuple(labels(slot.names)),
                 mutates=tuple(dict.fromkeys(label for names in written for label in labels(names))),
-                module=str(stack[-1][0]).split("@")[0] if stack else "",
+                module=module_of(node),
                 source=source_of(node.meta.get("stack_trace")),
                 out_variant=out_variant_of(node.target),
             )
         )
+
+
+def module_of(node: Node) -> str:
+    """Return the path of the innermost module that `node` is of, "" for none."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    return str(stack[-1][0]).split("@")[0] if stack else ""
+
+
+def _as_called_by(node: Node, op: Op) -> Op:
+    """Return `op`, inside `node`, with the line and the module of that where it has none itself."""
+    source = op.source or source_of(node.meta.get("stack_trace"))
+    return replace(op, source=source, module=op.module or module_of(node))
 
 
 def attribute_of(module: GraphModule, node: Node) -> Any:

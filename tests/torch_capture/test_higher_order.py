@@ -10,11 +10,14 @@ from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 from torch.nn.attention.flex_attention import flex_attention
 
+from memplan_engine import find_peak
 from memplan_engine.analysis.claims import doubt
 from memplan_engine.analysis.plan_figures import figures_of
 from memplan_engine.lifetimes import to_problem
 from memplan_engine.planner import make_plan
+from memplan_engine.symbolic.symbolic_problem import resolve
 from memplan_engine.torch_capture.capture_module import capture
+from memplan_engine.verdict import Reason
 from tests.support.measured import most_allocated
 
 X = torch.linspace(-1, 1, 16 * 24).reshape(16, 24)
@@ -38,8 +41,8 @@ def of(function):
     """A module that calls `function` with itself."""
 
     class Calls(Wide):
-        def forward(self, *args):
-            return function(self, *args)
+        def forward(self, x):
+            return function(self, x)
 
     return Calls()
 
@@ -110,3 +113,20 @@ def test_a_branch_that_is_not_taken_counts():
     with torch.no_grad():
         narrow(X)
         assert most_allocated(lambda: narrow(X)) < max(peaks) / 2
+
+
+@pytest.mark.parametrize("case", ["cond, its wide branch", "cond in cond", "while_loop", "scan", "map"])
+def test_sizes_that_follow_a_symbol(case):
+    model, x = CASES[case]
+    graph = capture(model, (x,), dynamic_shapes=[{0: torch.export.Dim("rows", min=4, max=512)}])
+    larger = torch.cat([x, x, x])
+    at = resolve(graph, {"rows": len(larger)})
+    expected = capture(model, (larger,))
+    assert {s.name: s.nbytes for s in at.storages} == {s.name: s.nbytes for s in expected.storages}
+    assert find_peak(to_problem(at)).nbytes == find_peak(to_problem(expected)).nbytes
+
+
+def test_attention_of_a_symbolic_size_is_doubted():
+    model, heads = CASES["flex_attention"]
+    graph = capture(model, (heads,), dynamic_shapes=[{2: torch.export.Dim("length", min=4, max=512)}])
+    assert doubt(to_problem(graph)) is Reason.UNKNOWN_INSIDE
