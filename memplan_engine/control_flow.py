@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from memplan_engine.graph import Graph, Role, Storage, Tensor, storage_role
+from memplan_engine.graph import Graph, Role, Storage, Tensor, Workspace, storage_role
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,12 @@ def regions(graph: Graph) -> tuple[Region, ...]:
     return tuple(found)
 
 
-def contract(graph: Graph, inside: Mapping[str, int]) -> Graph:
+def contract(graph: Graph, inside: Mapping[str, int], *, scratch: bool = False) -> Graph:
     """Return `graph` with each outermost region as the one op that calls it.
 
     That op reads and writes what its branches read and write outside. `inside` has by its name the bytes that
-    it holds next to its arguments and results: they become a storage that no op reads.
+    it holds next to its arguments and results: they become a storage that no op reads, or with `scratch`
+    workspace of the op.
     """
     made = {name for op in graph.ops if op.within for name in op.outputs}
     outer_op = {op.name: op.within[0][0] for op in graph.ops if op.within}
@@ -53,11 +54,14 @@ def contract(graph: Graph, inside: Mapping[str, int]) -> Graph:
     ops, tensors, storages = [], [], []
     for op in graph.ops:
         if op.name in calls:
-            members = graph.ops[calls[op.name].first : calls[op.name].call + 1]
+            members = (op, *graph.ops[calls[op.name].first : calls[op.name].call])
             read = dict.fromkeys(name for each in members for name in each.inputs if name not in made)
             written = dict.fromkeys(name for each in members for name in each.mutates if name not in made)
             extra: tuple[str, ...] = ()
-            if nbytes := inside.get(op.name, 0):
+            nbytes = inside.get(op.name, 0)
+            if scratch:
+                op = replace(op, workspace=Workspace(nbytes))
+            elif nbytes:
                 extra = (f"{op.name}.inside",)
                 tensors.append(Tensor(extra[0], (nbytes,), "uint8", nbytes, extra[0]))
                 storages.append(Storage(extra[0], nbytes, Role.ACTIVATION))

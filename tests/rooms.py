@@ -75,7 +75,7 @@ ROOMS: dict[str, str] = {
         "errors graph op_kinds schedule problem profile lifetimes bounds plan analysis strategies planner"
     ),
     "rewrites.order": (
-        "kernels kernels.order errors graph op_kinds schedule problem strategies rewrites.reuse"
+        "kernels kernels.order errors graph control_flow op_kinds schedule problem strategies rewrites.reuse"
     ),
     "feasibility": "verdict errors units problem bounds plan analysis strategies planner",
     "what_if": "errors graph problem",
@@ -119,7 +119,8 @@ ROOMS: dict[str, str] = {
     ),
     "runtime.serving": "errors recordings torch_capture runtime.ranks runtime.recorder",
     "runtime.slab": (
-        "errors units system graph schedule lifetimes plan verify rewrites.reuse torch_capture runtime"
+        "errors units system graph control_flow schedule problem lifetimes plan verify planner rewrites.reuse "
+        "torch_capture runtime"
     ),
     "runtime.trial": (
         "errors units system scope graph schedule problem profile lifetimes plan analysis strategies "

@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Tensor, unknown_sizes
+from memplan_engine.rewrites.order.order_problem import whole_ops
 from memplan_engine.runtime.signature import (
     CallForm,
     Expected,
@@ -183,8 +184,8 @@ def program_from_exported(
     InputError: sizes that depend on the data or are dynamic, inputs other than tensors and plain values.
     """
     exported = plain_operators(exported)
-    # Operators that call graphs are run whole: what is inside them is torch's.
-    graph = graph_from_exported(exported, name, insides=False)
+    # Operators that call graphs are run whole: what is inside them is torch's to allocate.
+    graph = whole_ops(graph_from_exported(exported, name), scratch=True)
     _check_sizes(graph, name)
     correct_layouts(exported.graph_module, graph)
     program, values = program_and_inputs(exported, graph, name, form or CallForm(exported.call_spec.in_spec))

@@ -42,13 +42,13 @@ class Program:
     ranges: Mapping[Any, Any] = field(default_factory=dict)
 
 
-def graph_from_exported(exported: ExportedProgram, name: str, *, insides: bool = True) -> Graph:
+def graph_from_exported(exported: ExportedProgram, name: str) -> Graph:
     """The Graph of an exported program.
 
     One `call_function` node is one op and one step, views included; a `getitem` is none, it names one of
     its producer's outputs (`split.0`, `split.1`, …). Nodes inside `wrap_with_set_grad_enabled` and
     `wrap_with_autocast` are ops of their own (`wrap.add`). `cond`, `while_loop` and the like are one op with
-    fresh outputs, and with `insides` those inside come before it. Parameters, buffers (also those
+    fresh outputs, and those inside come before it. Parameters, buffers (also those
     written in place) and lifted constants are CONSTANT. In a functional program the new values of mutated
     buffers are graph outputs; one with function transforms in it (vmap) is made functional first.
 
@@ -65,7 +65,7 @@ def graph_from_exported(exported: ExportedProgram, name: str, *, insides: bool =
     exported = plain_operators(exported)
     state = {**exported.constants, **exported.state_dict}
     program = Program(exported.graph_module, exported.graph_signature, state, exported.range_constraints)
-    return graph_of_program(program, name, insides=insides)
+    return graph_of_program(program, name)
 
 
 def plain_operators(exported: ExportedProgram) -> ExportedProgram:
@@ -76,11 +76,11 @@ def plain_operators(exported: ExportedProgram) -> ExportedProgram:
         return exported.run_decompositions({})  # type: ignore[no-any-return]
 
 
-def graph_of_program(program: Program, name: str, *, insides: bool = True) -> Graph:
+def graph_of_program(program: Program, name: str) -> Graph:
     """As `graph_from_exported`, from the parts of a program. It is run on plain numbers for what shares which
     storage; where sizes are symbolic, once more on symbols for the formulas."""
     mode = symbolic_mode(program.module)
-    laid_out = {} if not insides else INSIDES if mode is None else AT_ANY_SIZE
+    laid_out = INSIDES if mode is None else AT_ANY_SIZE
     run = Run(name, insides=laid_out)
     returned = _run_program(program, run)
     traced = None

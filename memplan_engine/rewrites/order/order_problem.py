@@ -105,18 +105,27 @@ def order_problem(
 def peak_in_order(graph: Graph) -> int:
     """The live bytes of `graph` at the worst step, one op a step as they stand; inputs and weights do not
     count."""
-    whole = whole_ops(graph)
-    return order_problem(whole, merge=False).peak(range(len(whole.ops)))
+    return _peak(graph, scratch=False)
 
 
-def whole_ops(graph: Graph) -> Graph:
-    """Return `graph` with each op that others are inside of as one op, which holds what they hold."""
+def _peak(graph: Graph, scratch: bool) -> int:
+    """Return the live bytes at the worst step, with `scratch` those with what the op there holds inside."""
+    whole = whole_ops(graph, scratch=scratch)
+    live = order_problem(whole, merge=False).live(range(len(whole.ops)))
+    if scratch:
+        live = live + np.array([op.workspace.shared for op in whole.ops], np.int64)
+    return int(live.max(initial=0))
+
+
+def whole_ops(graph: Graph, *, scratch: bool = False) -> Graph:
+    """Return `graph` with each op that others are inside of as one op, which holds what they hold: in a
+    storage that it makes, or with `scratch` as its workspace."""
     inside = {}
     for region in regions(graph):
         branches = [branch_graph(graph, region, branch) for branch in region.branches]
         call = graph.ops[region.call]
-        inside[call.name] = max(bytes_inside(graph, call, each, peak_in_order(each)) for each in branches)
-    return contract(graph, inside) if inside else graph
+        inside[call.name] = max(bytes_inside(graph, call, each, _peak(each, scratch)) for each in branches)
+    return contract(graph, inside, scratch=scratch) if inside else graph
 
 
 def bytes_inside(graph: Graph, call: Op, branch: Graph, peak: int) -> int:

@@ -9,10 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
+from memplan_engine.control_flow import contract
 from memplan_engine.errors import InputError
 from memplan_engine.graph import MAX_BYTES, PRODUCED, Graph, Op, Role, Storage, Tensor
 from memplan_engine.lifetimes import lifetimes
 from memplan_engine.plan import Plan
+from memplan_engine.planner import adopt
+from memplan_engine.problem import Origin, make_problem
 from memplan_engine.rewrites.reuse.breaches import not_the_same
 from memplan_engine.rewrites.reuse.check_reuse import check_plan_execution
 from memplan_engine.schedule import sequential
@@ -73,6 +76,7 @@ def bind(graph: Graph, plan: Plan, *, force: bool = False) -> Binding:
         of the graph or smaller than its storage, is missing, dies too early or lies where its items cannot,
         a schedule in another order.
     """
+    plan = _of_whole_ops(plan)
     name, origin = graph.name, plan.problem.origin
     reused = _is_reused(graph, plan)
     if origin is not None and not reused and fingerprint(origin.graph) != fingerprint(graph):
@@ -136,6 +140,30 @@ def _regions(plan: Plan, storages: Mapping[str, Storage]) -> dict[str, Region]:
         for name, low, size, start, end in rows
         if name in storages and storages[name].role in PRODUCED
     }
+
+
+def _of_whole_ops(plan: Plan) -> Plan:
+    """Return `plan` without what is inside ops that call graphs: torch runs these whole, and allocates it."""
+    origin, problem = plan.problem.origin, plan.problem
+    if origin is None or not any(op.within for op in origin.graph.ops):
+        return plan
+    graph = contract(origin.graph, {})
+    schedule = sequential(graph)
+    spans = lifetimes(graph, schedule)
+    rows = [row for row, name in enumerate(problem.names) if name in spans]
+    names = [problem.names[row] for row in rows]
+    whole = make_problem(
+        [spans[name][0] for name in names],
+        [spans[name][1] for name in names],
+        problem.size[rows],
+        names=names,
+        alignment=problem.alignment[rows],
+        fixed=problem.fixed[rows],
+        steps=schedule.steps,
+        name=problem.name,
+        origin=Origin(graph, schedule),
+    )
+    return adopt(whole, plan.offsets[rows], plan.strategy)
 
 
 def _is_reused(graph: Graph, plan: Plan) -> bool:
