@@ -127,8 +127,16 @@ class Source:
 
 
 def path_text(path: Path) -> str:
-    """Return "cond, true › while_loop, body"."""
-    return " › ".join(f"{call}, {branch}" for call, branch in path)
+    """Return "while_loop · body › cond · true"."""
+    return " › ".join(branch_name(path[: depth + 1]) for depth in range(len(path)))
+
+
+def branch_name(path: Path) -> str:
+    """Return the innermost branch of `path` as "cond · true". Of the name of an op that is inside another,
+    what that one and its branch are called is left out."""
+    call, branch = path[-1]
+    outer = f"{'.'.join(path[-2])}." if len(path) > 1 else ""
+    return f"{call.removeprefix(outer)} · {branch}"
 
 
 class OpProperty(NamedTuple):

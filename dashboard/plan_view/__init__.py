@@ -7,6 +7,6 @@ Plain values in, one number out: nothing is computed here that belongs to the en
 """
 
 from memplan_dashboard.plan_view.component import ViewEvent, plan_view
-from memplan_dashboard.plan_view.panel import PATTERNS, Band, Difference, Filter, Found, Panel
+from memplan_dashboard.plan_view.panel import PATTERNS, Difference, Filter, Found, Panel
 
-__all__ = ["PATTERNS", "Band", "Difference", "Filter", "Found", "Panel", "ViewEvent", "plan_view"]
+__all__ = ["PATTERNS", "Difference", "Filter", "Found", "Panel", "ViewEvent", "plan_view"]

@@ -39,7 +39,6 @@ MODULES = (
     "level_names.js",
     "callouts.js",
     "summary_table.js",
-    "bands.js",
     "panel.js",
     "steps.js",
     "marks.js",

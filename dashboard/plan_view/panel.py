@@ -13,20 +13,11 @@ from memplan_dashboard.plan_view.panes import Panes
 from numpy.typing import NDArray
 
 from memplan_engine.analysis.layers import Layer
+from memplan_engine.plotting.bands import Band
 from memplan_engine.plotting.strip_lines import StripLine
 
 Ints = NDArray[np.int64]
 MAX_COLORS = 128
-
-
-@dataclass(frozen=True, slots=True)
-class Band:
-    """A stretch of time with a name: steps `[start, end)`, a colour on light and one on dark ground."""
-
-    label: str
-    start: int
-    end: int
-    color: tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -80,13 +80,19 @@ def _columns(problem: Problem, ops: Sequence[Op]) -> OpColumns:
     return OpColumns(
         names=[names[op.name] for op in ops],
         own_names=[op.name for op in ops],
-        properties=[(each.label, [each.words(each.of(op)) for op in ops]) for each in OP_PROPERTIES],
+        properties=_told(ops),
         sources=[str(op.source or "") for op in ops],
         codes=[op.source.code if op.source else "" for op in ops],
         step=np.array(steps, np.int64),
         makes=np.array([makes.get(op.name, NOBODY) for op in ops], np.int32),
         inputs=_rows(dict.fromkeys(row[name] for name in op.inputs if name in row) for op in ops),
     )
+
+
+def _told(ops: Sequence[Op]) -> list[tuple[str, list[str]]]:
+    """What people are told of `ops`, without what is said of none of them."""
+    told = ((each.label, [each.words(each.of(op)) for op in ops]) for each in OP_PROPERTIES)
+    return [(label, texts) for label, texts in told if any(texts)]
 
 
 def _rows(lists: Iterable[Iterable[int]]) -> tuple[NDArray[np.uint32], NDArray[np.int32]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from memplan_dashboard.charts.reserved_over_time import Curve
-from memplan_dashboard.plan_view import Band, Panel
+from memplan_dashboard.plan_view import Panel
 from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.widgets.panes_of import panes_of
 from numpy.typing import NDArray
@@ -14,8 +14,8 @@ from memplan_engine.analysis.buffer_names import buffer_names
 from memplan_engine.analysis.claims import over_bound, workspace_name
 from memplan_engine.analysis.layers import Layer, find_layers
 from memplan_engine.analysis.provenance import step_labels
-from memplan_engine.analysis.training_phases import phase_steps
-from memplan_engine.plotting.colouring import PHASE_COLOURS, Colouring
+from memplan_engine.plotting.bands import bands_of
+from memplan_engine.plotting.colouring import Colouring
 from memplan_engine.plotting.strip_lines import RESERVED, StripLine, strip_lines
 from memplan_engine.plotting.viewport import MOST_VECTORS
 from memplan_engine.problem import cut
@@ -23,7 +23,6 @@ from memplan_engine.profile import shared_by_step
 from memplan_engine.units import format_bytes
 
 MOST_STEP_LABELS = 50_000
-MOST_BANDS = 64
 MOST_LINE = 200_000
 """Entries of a line on the strip: of more each stands for several."""
 
@@ -71,7 +70,7 @@ def make_panel(
         dimmed=None if dimmed is None else dimmed[owner],
         owner=owner.astype(np.int32) if problem.gaps else None,
         step_labels=labels or None,
-        bands=_bands(problem),
+        bands=bands_of(problem),
         before=before,
         lines=lines,
         panes=panes_of(problem) if panes and has_panes(problem) else None,
@@ -98,16 +97,3 @@ def _step_labels(problem: Problem) -> list[str]:
         held = f"{format_bytes(nbytes)} of {workspace_name(problem)} outside the arena"
         labels[step] = f"{labels[step]}, {held}"
     return labels
-
-
-def _bands(problem: Problem) -> tuple[Band, ...]:
-    """A band for each stretch of steps that belongs to one phase of a training step."""
-    if problem.origin is None:
-        return ()
-    steps = phase_steps(problem.origin.graph, problem.origin.schedule)
-    bands = [
-        Band(str(phase), start, end, PHASE_COLOURS[phase])
-        for phase, stretches in steps.items()
-        for start, end in stretches
-    ]
-    return tuple(sorted(bands, key=lambda band: band.start)[:MOST_BANDS])

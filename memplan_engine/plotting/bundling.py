@@ -12,7 +12,7 @@ CHART_MODULES = tuple(
     SHARED / f"{name}.js"
     for name in (
         *("format", "ticks", "contrast", "columns"),
-        *("strokes", "fitting", "viewport", "axes", "levels", "strip"),
+        *("strokes", "fitting", "viewport", "axes", "levels", "strip", "bands"),
     )
 )
 """What reports, pages and replays share: numbers as words, ticks and contrast; scales, axes, the strip."""

@@ -14,7 +14,8 @@ from memplan_engine.analysis.claims import over_bound
 from memplan_engine.errors import MissingDependencyError
 from memplan_engine.plan import Plan
 from memplan_engine.plotting.axis_ticks import byte_ticks
-from memplan_engine.plotting.figure_style import FigureStyle
+from memplan_engine.plotting.bands import BAND_ROW, BAR, NARROWEST, Band, bands_of, rows_of
+from memplan_engine.plotting.figure_style import FigureStyle, text_width
 from memplan_engine.plotting.png_figure import paint, png_bytes
 from memplan_engine.plotting.scene import coarse, make_scene
 from memplan_engine.plotting.strip_lines import StripLine, strip_lines, top_of_strip
@@ -29,6 +30,10 @@ MOST_LETTERS = 80
 HEADROOM = 1.03
 PICTURE = (1600, 1000)
 """Pixels, about, of that picture."""
+LIFT = 8
+"""Between the rectangles and the bands above them, pixels: the name of the arena reaches so far up."""
+WIDTH = 600
+"""Pixels that the plot has at least, in most notebooks."""
 
 
 def plotly_figure(plan: Plan, colour_by: str | None = None, theme: str = "light") -> Any:
@@ -47,18 +52,25 @@ def plotly_figure(plan: Plan, colour_by: str | None = None, theme: str = "light"
     lines = strip_lines(plan, profile, MOST_POINTS)
     _add_profile(chart, profile, lines, style)
     _add_levels(chart, plan, profile, style)
+    bands = bands_of(plan.problem)
+    _add_bands(chart, bands, plan.problem.steps, style)
     facts = f"{plan.strategy} · arena {format_bytes(plan.arena_bytes)} · {over_bound(plan)}"
     colours = style.colours
     chart.update_layout(
         template="plotly_dark" if theme == "dark" else "plotly_white",
-        title={"text": f"{_plain(plan.problem.name)}<br><sup>{_plain(facts)}</sup>"},
+        title={
+            "text": f"{_plain(plan.problem.name)}<br><sup>{_plain(facts)}</sup>",
+            "y": 1,
+            "yanchor": "top",
+            "pad": {"t": 16},
+        },
         paper_bgcolor=colours.background,
         plot_bgcolor=colours.background,
         barmode="overlay",
         bargap=0,
         hovermode="closest",
         height=640,
-        margin={"t": 70, "r": 20},
+        margin={"t": 70 + BAND_ROW * rows_of(bands), "r": 20},
     )
     steps, top = max(1, plan.problem.steps), max(1, plan.arena_bytes)
     deep = top_of_strip(plan, profile, lines)
@@ -156,6 +168,37 @@ def _add_curve(chart: Any, name: str, edges: Any, values: Ints, line: dict[str, 
         **area,
         row=2,
         col=1,
+    )
+
+
+def _add_bands(chart: Any, bands: Sequence[Band], steps: int, style: FigureStyle) -> None:
+    """Bars with their names above the rectangles, and a line at each end; those too narrow for a line are
+    left out."""
+    shapes, names = [], []
+    edges: dict[int, None] = {}
+    for band in bands:
+        width = WIDTH * (band.end - band.start) / max(1, steps)
+        if width < NARROWEST:
+            continue
+        edges |= dict.fromkeys((band.start, band.end))
+        top = LIFT + BAND_ROW * (rows_of(bands) - band.row)
+        place = {"yref": "y domain", "xref": "x"}
+        bar = {"x0": band.start, "x1": band.end, "y0": top - BAR, "y1": top, "yanchor": 1}
+        colour = style.of_theme(band.colours)
+        shapes.append({**place, **bar, "ysizemode": "pixel", "line": {"width": 0}, "fillcolor": colour})
+        words = next((each for each in (band.label, band.short) if text_width(each, 11) <= width - 4), "")
+        if words:
+            at = {"x": band.start, "xanchor": "left", "y": 1, "yanchor": "middle", "yshift": top - 10}
+            font = {"size": 11, "color": style.colours.text}
+            names.append({**place, **at, "text": _plain(words), "font": font, "showarrow": False})
+    line = {"color": style.colours.axis, "width": 0.75}
+    shapes += (
+        {"x0": step, "x1": step, "y0": 0, "y1": 1, "xref": "x", "yref": yref, "line": line}
+        for step in edges
+        for yref in ("y domain", "y2 domain")
+    )
+    chart.update_layout(
+        shapes=[*chart.layout.shapes, *shapes], annotations=[*chart.layout.annotations, *names]
     )
 
 

@@ -12,6 +12,7 @@ from memplan_engine.analysis.buffer_names import buffer_names
 from memplan_engine.analysis.claims import over_bound
 from memplan_engine.plan import Plan
 from memplan_engine.plotting.axis_ticks import byte_ticks, step_ticks
+from memplan_engine.plotting.bands import BAND_ROW, BAR, NARROWEST, Band, bands_of, rows_of
 from memplan_engine.plotting.figure_style import FigureStyle, ink_on, shorten, text_width
 from memplan_engine.plotting.shapes import TITLE, WORDS, Area, Box, Floats, Frame, Line, Path, Shape, Text
 from memplan_engine.plotting.strip_lines import StripLine, strip_lines, top_of_strip
@@ -81,13 +82,16 @@ def make_scene(plan: Plan, style: FigureStyle) -> Scene:
     rows = _legend_rows(entries, keys, style)
     lines = strip_lines(plan, profile, MOST_POINTS)
     most = float(top_of_strip(plan, profile, lines))
-    plot, strip, key_y = _frames(plan, most, style, len(rows), bool(title))
+    bands = bands_of(problem) if style.height >= LOW else ()
+    heading_height = (_heading_height(style) if title else 0.0) + BAND_ROW * rows_of(bands)
+    plot, strip, key_y = _frames(plan, most, style, len(rows), heading_height)
     scale = Scale(plot, max(1, problem.steps), max(1.0, plan.arena_bytes * HEADROOM))
     deep = Scale(strip, scale.steps, most)
     heading = _heading(plan, style, title) if title else []
     behind = [*_grid(plan, scale, style), *_profile(profile, lines, deep, style)]
     before = [
         *heading,
+        *_bands(bands, scale, deep, style),
         *_levels(plan, profile, scale, deep, style),
         *_axes(plan, scale, deep, style),
         *_strip_key(lines, strip, plot, style),
@@ -118,13 +122,13 @@ class Scale:
 
 
 def _frames(
-    plan: Plan, deep: float, style: FigureStyle, legend_rows: int, titled: bool
+    plan: Plan, deep: float, style: FigureStyle, legend_rows: int, heading_height: float
 ) -> tuple[Frame, Frame, float]:
     """Plot, strip, which is `deep` bytes high, and where the legend begins."""
     labels = [label for top in (plan.arena_bytes, int(deep)) for _, label in byte_ticks(top, 5)]
     left = MARGIN + max((text_width(label, WORDS) for label in labels), default=0.0) + 8
     right = style.width - MARGIN
-    top = MARGIN + (_heading_height(style) if titled else 0.0)
+    top = MARGIN + heading_height
     legend_top = style.height - MARGIN - legend_rows * LEGEND_ROW
     strip_bottom = legend_top - KEY_ROW - 4
     room = strip_bottom - top - KEY_ROW
@@ -200,6 +204,30 @@ def _axes(plan: Plan, scale: Scale, deep: Scale, style: FigureStyle) -> list[Sha
         if deep.x(value) + half <= room:
             shapes.append(Line(deep.x(value), strip.bottom, deep.x(value), strip.bottom + 4, colours.axis))
             shapes.append(Text(deep.x(value), y, label, colours.muted, "middle"))
+    return shapes
+
+
+def _bands(bands: Sequence[Band], scale: Scale, deep: Scale, style: FigureStyle) -> list[Shape]:
+    """Bars with their names above the plot, and lines at their ends through plot and strip."""
+    plot, strip = scale.frame, deep.frame
+    highest = plot.top - BAND_ROW * rows_of(bands)
+    shapes: list[Shape] = []
+    edges: dict[float, float] = {}
+    for band in bands:
+        left, right, top = scale.x(band.start), scale.x(band.end), highest + BAND_ROW * band.row
+        is_wide = right - left >= NARROWEST
+        bar = Frame(left, top, right - 1 if is_wide else right, top + BAR)
+        shapes.append(Box(bar, style.of_theme(band.colours)))
+        room = right - left - 4
+        words = next((each for each in (band.label, band.short) if text_width(each, WORDS) <= room), "")
+        if words:
+            shapes.append(Text(left + 2, top + 10, words, style.colours.text))
+        if is_wide:
+            edges |= {x: min(top, edges.get(x, top)) for x in (left, right)}
+    for x, top in edges.items():
+        if plot.left + 1 < x < plot.right - 1:
+            for begin, end in ((top, plot.bottom), (strip.top, strip.bottom)):
+                shapes.append(Line(x, begin, x, end, style.colours.axis, 0.75))
     return shapes
 
 

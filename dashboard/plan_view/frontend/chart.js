@@ -8,6 +8,7 @@ import { DifferenceStrip } from "./difference.js";
 import { showFilters } from "./filters.js";
 import { HINT, listen } from "./gestures.js";
 import { element } from "./element.js";
+import { heightOfBands } from "../../../memplan_engine/plotting/frontend/bands.js";
 import { arrange, SECOND_ROW } from "./layout.js";
 import { layered } from "./layers.js";
 import { Legend } from "./legend.js";
@@ -155,9 +156,10 @@ export class Chart {
     this.grid.style.gridTemplateColumns = plan.columns.map((column) => `${column}px`).join(" ");
     this.grid.style.columnGap = `${plan.spacing}px`;
     this.root.classList.toggle("stacked", width / plan.columns.length < STACKED);
+    const bands = Math.max(...this.panels.map(({ data }) => heightOfBands(data.bands)));
     this.panels.forEach((panel, i) => {
       panel.figure.style.setProperty("--gutter", `${plan.gutterOf(i)}px`);
-      panel.resize(plan.columns[i % plan.columns.length], height, plan.gutterOf(i), ratio);
+      panel.resize(plan.columns[i % plan.columns.length], height, plan.gutterOf(i), ratio, bands);
     });
     this.minimap.resize(width, ratio);
     this.difference.resize(width, plan.gutterOf(0), ratio);
@@ -213,8 +215,8 @@ export class Chart {
   }
 
   click(panel, point) {
-    const layer = layerAt(panel, point, this.view);
-    if (layer) this.look(framing(this.limits, { ...this.view, x0: layer.start, x1: layer.end }, SNUG));
+    const span = this.pointing.spanAt(panel, point);
+    if (span) this.look(framing(this.limits, { ...this.view, x0: span.start, x1: span.end }, SNUG));
     else if (point.y < panel.parts.bottom) this.select(panel, panel.rectAt(point.x, point.y), 0);
   }
 

@@ -1,5 +1,6 @@
 // One panel: its elements and its drawing.
 
+import { drawBands, tintBands } from "../../../memplan_engine/plotting/frontend/bands.js";
 import { drawGrid, drawMemoryAxis, drawStripAxis, drawTimeAxis } from "../../../memplan_engine/plotting/frontend/axes.js";
 import { drawLevels, drawPeak } from "../../../memplan_engine/plotting/frontend/levels.js";
 import { drawStrip, drawStripKey, drawStripLines } from "../../../memplan_engine/plotting/frontend/strip.js";
@@ -9,7 +10,6 @@ import { element } from "./element.js";
 import { profileFor } from "./layers.js";
 import { partsOf } from "./layout.js";
 import { makeRaster, rasterise, rectAt } from "./raster.js";
-import { drawBands, drawUnder, RIBBON } from "./bands.js";
 import { drawCallouts } from "./callouts.js";
 import { drawLabels } from "./labels.js";
 import { drawMatches } from "./matches.js";
@@ -21,6 +21,14 @@ import { mostOf } from "./limits.js";
 
 const REACH = 2;
 const GUTTERLESS = 20;
+const MOST_NAMES = 12;
+
+/** The first names of bands, each once, and how many there are besides. */
+function namesOf(bands) {
+  const names = [...new Set(bands.map(({ label }) => label))];
+  const more = names.length - MOST_NAMES;
+  return [...names.slice(0, MOST_NAMES), ...(more > 0 ? [`and ${formatCount(more)} more`] : [])].join(", ");
+}
 
 /** What a panel shows, in words. */
 export function summaryOf(panel) {
@@ -30,7 +38,7 @@ export function summaryOf(panel) {
     `lower bound ${formatBytes(panel.bound)}`,
     `peak at step ${panel.peakStep}${panel.labelOf(panel.peakStep) && ` (${panel.labelOf(panel.peakStep)})`}`,
   ];
-  if (panel.bands.length > 0) words.push(panel.bands.map(({ label }) => label).join(", "));
+  if (panel.bands.length > 0) words.push(namesOf(panel.bands));
   if (panel.capacity !== null) words.push(`capacity ${formatBytes(panel.capacity)}`);
   for (const { label, bytes } of panel.lines) words.push(`${label} at most ${formatBytes(mostOf(bytes))}`);
   if (panel.before !== undefined) words.push(`before ${formatBytes(panel.before)}`);
@@ -64,8 +72,9 @@ export class PanelView {
     fillTable(this.table, data);
   }
 
-  resize(width, height, left, ratio) {
-    this.parts = partsOf(width, height, left, this.data.bands.length > 0 ? RIBBON : 0,
+  /** `bands` is the room above the chart, the same for all panels. */
+  resize(width, height, left, ratio, bands) {
+    this.parts = partsOf(width, height, left, bands,
       this.data.layers.length > 0 ? LAYER_ROW : 0);
     this.ratio = ratio;
     for (const canvas of [this.base, this.overlay]) {
@@ -91,10 +100,14 @@ export class PanelView {
     ctx.clearRect(0, 0, this.base.width, this.base.height);
     ctx.putImageData(raster.image, Math.round(parts.left * ratio), Math.round(parts.top * ratio));
     ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
-    drawUnder(ctx, () => drawGrid(ctx, parts, scales, view, theme));
-    drawBands(ctx, data, parts, scales, theme);
+    // Under the rectangles, which come as an image.
+    ctx.globalCompositeOperation = "destination-over";
+    drawGrid(ctx, parts, scales, view, theme);
+    tintBands(ctx, data, parts, scales, theme);
+    ctx.globalCompositeOperation = "source-over";
     drawStrip(ctx, profileFor(data, view), parts, scales, view, theme, ratio);
     drawStripLines(ctx, data, parts, scales, view, theme, ratio);
+    drawBands(ctx, data, parts, scales, theme);
     if (parts.left > GUTTERLESS) {
       drawMemoryAxis(ctx, parts, scales, view, theme);
       drawStripAxis(ctx, parts, scales, limits.strip, theme);

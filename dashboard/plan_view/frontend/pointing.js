@@ -1,8 +1,9 @@
 // What the pointer is over: the cursor in every panel, and the tooltip beside it.
 
+import { bandAt } from "../../../memplan_engine/plotting/frontend/bands.js";
 import { ownerOf } from "../../../memplan_engine/plotting/frontend/columns.js";
-import { layerAt, layerLines } from "./ribbon.js";
-import { rectLines, stepLines, swatchOf, Tooltip } from "./tooltip.js";
+import { layerAt } from "./ribbon.js";
+import { rectLines, spanLines, stepLines, swatchOf, Tooltip } from "./tooltip.js";
 
 const NOWHERE = { hovered: null, step: -1 };
 
@@ -24,6 +25,11 @@ export class Pointing {
     this.chart.drawOverlays();
   }
 
+  /** The layer or the band under a point, or undefined. */
+  spanAt(panel, point) {
+    return layerAt(panel, point, this.chart.view) ?? bandAt(panel.data, panel.parts, panel.scales, point);
+  }
+
   hover(panel, point) {
     const began = performance.now();
     const rect = panel.rectAt(point.x, point.y);
@@ -33,9 +39,9 @@ export class Pointing {
     this.chart.drawOverlays();
     this.chart.root.dataset.hoverMs = (performance.now() - began).toFixed(3);
     panel.stage.classList.toggle("on-rect", rect >= 0);
-    const layer = layerAt(panel, point, this.chart.view);
+    const span = this.spanAt(panel, point);
     if (step < 0) this.tooltip.hide();
-    else if (layer) this.show(panel, point, layerLines(layer));
+    else if (span) this.show(panel, point, spanLines(span));
     else this.tell(panel, point, rect, step);
   }
 

@@ -1,6 +1,5 @@
 // The layers under the chart: modules that run one after the other, as deep as there is room for their names.
 
-import { formatCount } from "../../../memplan_engine/plotting/frontend/format.js";
 import { fitted, measurer } from "../../../memplan_engine/plotting/frontend/fitting.js";
 
 export const LAYER_ROW = 20;
@@ -59,12 +58,4 @@ export function layerAt(panel, point, view) {
   if (data.layers.length === 0 || point.y < parts.bottom || point.y >= parts.bottom + LAYER_ROW) return undefined;
   const step = scales.stepAt(point.x);
   return layersInView(data, view, parts.plotWidth).find(({ start, end }) => start <= step && step < end);
-}
-
-export function layerLines({ label, start, end }) {
-  return [
-    { text: label, className: "name" },
-    { text: `steps ${formatCount(start)} to ${formatCount(end - 1)}` },
-    { text: "click to fit", className: "more" },
-  ];
 }

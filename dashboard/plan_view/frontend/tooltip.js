@@ -64,6 +64,15 @@ export function stepLines(panel, step) {
   return lines;
 }
 
+/** A layer or a band: a click on it fits it. */
+export function spanLines({ label, start, end }) {
+  return [
+    { text: label, className: "name" },
+    { text: `steps ${formatCount(start)} to ${formatCount(end - 1)}` },
+    { text: "click to fit", className: "more" },
+  ];
+}
+
 /** The same for a screen reader, in one sentence; none for a rectangle that is not known. */
 export function spoken(panel, rect) {
   const { data } = panel;

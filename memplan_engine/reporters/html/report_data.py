@@ -6,12 +6,14 @@ import json
 import zlib
 from base64 import b64encode
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
 from memplan_engine.analysis.provenance import OP_PROPERTIES, find_provenance
 from memplan_engine.plan import Plan
+from memplan_engine.plotting.bands import bands_of
 from memplan_engine.plotting.colouring import COLOURINGS
 from memplan_engine.plotting.columns import Columns
 from memplan_engine.plotting.figure_style import default_colouring
@@ -51,6 +53,7 @@ def chart_json(plan: Plan) -> str:
         "profileLive": columns.add_bytes(live),
         "profileHigh": columns.add_bytes(high),
         "lines": columns.add_lines(lines),
+        "bands": [asdict(replace(band, label=shortened(band.label))) for band in bands_of(problem)],
         "colourings": _colourings(problem, columns),
         "names": _names(problem, columns),
         "facts": _facts(problem, columns),

@@ -3,9 +3,9 @@
 import pytest
 
 pytest.importorskip("playwright")
-from memplan_dashboard.plan_view import Band
 from memplan_dashboard.plan_view.component import FRONTEND
 
+from memplan_engine.plotting.bands import BRANCH_COLOURS, Band
 from memplan_engine.plotting.bundling import SHARED, bundle
 from memplan_engine.plotting.colouring import PHASE_COLOURS
 from tests.dashboard.plan_view.mounted_chart import (
@@ -296,6 +296,32 @@ def test_phases_are_bands_above_the_chart(open_chart, scheme, side):
     assert wanted <= set(chart.base.evaluate(RIBBON))
     chart.draw(plain())
     assert not wanted & set(chart.base.evaluate(RIBBON))
+
+
+def test_branches_are_rows_of_bands_with_lines_through_the_chart_and_their_names_under_the_pointer(
+    open_chart,
+):
+    bands = (
+        Band("loop · body", 1, 9, BRANCH_COLOURS, 0, "body"),
+        Band("cond · true", 3, 7, BRANCH_COLOURS, 1, "true"),
+    )
+    chart = open_chart()
+    line = (round(chart.at(3, 2)[0]), chart.at(3, 2)[1])
+    assert chart.pixel(*line) == CONV
+    chart.draw(plain(bands=bands))
+    assert chart.pixel(*line) != CONV
+    assert chart.pixel(line[0] + 3, line[1]) == CONV
+    second_row = (chart.at(4, 0)[0], TOP + 18 + 9)
+    chart.mouse(*second_row)
+    assert chart.tooltip.locator(".name").inner_text() == "cond · true"
+    assert "steps 3 to 6" in chart.tooltip.inner_text()
+    chart.mouse(chart.at(2, 0)[0], TOP + 18 + 9)
+    assert chart.tooltip.locator(".name").inner_text() == "step 2 · op2"
+    chart.click(*second_row)
+    chart.until("zoomed", "true")
+    start, end, *_ = chart.view()
+    assert 0 < start <= 3
+    assert 7 <= end < 10
 
 
 @pytest.mark.parametrize(("width", "lefts"), [(1440, 3), (800, 2)])

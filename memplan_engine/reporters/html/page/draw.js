@@ -3,6 +3,7 @@
 import { ownerOf } from "../../../plotting/frontend/columns.js";
 import { inkOn } from "../../../plotting/frontend/contrast.js";
 import { drawGrid, drawMemoryAxis, drawStripAxis, drawTimeAxis } from "../../../plotting/frontend/axes.js";
+import { drawBands, heightOfBands, tintBands } from "../../../plotting/frontend/bands.js";
 import { fitted, measurer } from "../../../plotting/frontend/fitting.js";
 import { drawLevels, drawPeak } from "../../../plotting/frontend/levels.js";
 import { drawStrip, drawStripKey, drawStripLines } from "../../../plotting/frontend/strip.js";
@@ -22,10 +23,10 @@ function wholeView(plan) {
 }
 
 /** Where things are on a canvas of width × height CSS pixels. */
-function layout(width, height) {
+function layout(plan, width, height) {
   const stripBottom = height - FOOT;
   const stripTop = stripBottom - STRIP;
-  return { left: GUTTER, right: width - 8, top: 8, bottom: stripTop - KEY, stripTop, stripBottom };
+  return { left: GUTTER, right: width - 8, top: 8 + heightOfBands(plan.bands), bottom: stripTop - KEY, stripTop, stripBottom };
 }
 
 function readTheme() {
@@ -45,7 +46,7 @@ function drawChart(canvas, plan, state) {
   canvas.height = Math.round(height * ratio);
   const ctx = canvas.getContext("2d");
   ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
-  const parts = layout(width, height);
+  const parts = layout(plan, width, height);
   const scales = scalesOf(parts, state.view, plan.deep);
   const theme = readTheme();
   ctx.fillStyle = theme.background;
@@ -53,12 +54,14 @@ function drawChart(canvas, plan, state) {
   ctx.font = `400 11px ${theme.font}`;
   ctx.textBaseline = "middle";
   drawGrid(ctx, parts, scales, state.view, theme);
+  tintBands(ctx, plan, parts, scales, theme);
   drawStrip(ctx, plan, parts, scales, state.view, theme, ratio);
   drawStripLines(ctx, plan, parts, scales, state.view, theme, ratio);
   let drawn = 0;
   clipped(ctx, parts.left, parts.top, parts.right, parts.bottom, () => {
     drawn = drawRects(ctx, plan, parts, scales, state, theme, ratio);
   });
+  drawBands(ctx, plan, parts, scales, theme);
   drawLevels(ctx, plan, parts, scales, theme);
   drawPeak(ctx, plan, parts, scales, theme);
   drawMemoryAxis(ctx, parts, scales, state.view, theme);

@@ -1,5 +1,6 @@
 // Puts the page together: state, controls, events.
 
+import { bandAt } from "../../../plotting/frontend/bands.js";
 import { ownerOf } from "../../../plotting/frontend/columns.js";
 import { formatBytes, formatCount } from "../../../plotting/frontend/format.js";
 import { panned, scalesOf, zoomed } from "../../../plotting/frontend/viewport.js";
@@ -29,7 +30,7 @@ class Chart {
   }
 
   scales() {
-    const parts = layout(this.canvas.clientWidth, this.canvas.clientHeight);
+    const parts = layout(this.plan, this.canvas.clientWidth, this.canvas.clientHeight);
     return { parts, scales: scalesOf(parts, this.state.view, this.plan.deep) };
   }
 
@@ -57,8 +58,10 @@ class Chart {
     const { parts, scales } = this.scales();
     let lines = [];
     if (x >= parts.left && x <= parts.right) {
+      const band = bandAt(this.plan, parts, scales, { x, y });
       const rect = y <= parts.bottom ? rectAt(this.plan, scales, x, y) : -1;
-      if (rect >= 0) lines = rectLines(this.plan, rect);
+      if (band) lines = bandLines(band);
+      else if (rect >= 0) lines = rectLines(this.plan, rect);
       else if (y >= parts.stripTop && y <= parts.stripBottom) lines = stepLines(this.plan, Math.floor(scales.stepAt(x)));
     }
     showTooltip(this.tooltip, lines, x, y, this.canvas.clientWidth);

@@ -43,6 +43,10 @@ function stepLines(plan, step) {
     `high water ${formatBytes(top)}, fragmentation ${formatBytes(top - live)}`];
 }
 
+function bandLines({ label, start, end }) {
+  return [label, `steps ${formatCount(start)} to ${formatCount(end - 1)}`];
+}
+
 function showTooltip(box, lines, x, y, width) {
   box.replaceChildren(...lines.map((line, place) => {
     const row = document.createElement("div");
