@@ -263,13 +263,12 @@ def _is_small(node: ast.AST) -> bool:
 
 
 def _vet_operator(target: Any, place: str, source: str) -> None:
-    if not (isinstance(target, str) and _is_operator(target)):
-        raise InputError(
-            source,
-            place,
-            f"the operator {target!r}",
-            "one that this torch knows (a custom one once the package that defines it is imported)",
-        )
+    if isinstance(target, str) and _is_operator(target):
+        return
+    expected = "one that this torch knows (a custom one once the package that defines it is imported)"
+    if isinstance(target, str) and target.startswith("torch._functorch.predispatch."):
+        expected = "a program without vmap, as exported.run_decompositions({}) returns it: save that"
+    raise InputError(source, place, f"the operator {target!r}", expected)
 
 
 def _is_operator(target: str) -> bool:

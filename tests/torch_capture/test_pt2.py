@@ -10,10 +10,15 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch._higher_order_ops.map import map as map_rows
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
 
+from memplan_engine.analysis.peak import find_peak
 from memplan_engine.errors import InputError
 from memplan_engine.formats.importer import ImportOptions
 from memplan_engine.graph import Role, storage_bytes
+from memplan_engine.symbolic.symbolic_problem import symbolic_problem
 from memplan_engine.torch_capture.capture_module import capture
 from memplan_engine.torch_capture.pt2_reader import Pt2Importer
 from memplan_engine.torch_capture.torch_graph import graph_from_exported
@@ -96,6 +101,72 @@ def test_a_transformer_in_functional_form(tmp_path):
     exported = exported.run_decompositions({})
     torch.export.save(exported, tmp_path / "gpt2.pt2")
     assert load(tmp_path / "gpt2.pt2") == graph_from_exported(exported, "gpt2")
+
+
+class Calls(nn.Module):
+    """A module whose forward is `function` of it and its input."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+        self.fc = nn.Linear(64, 512)
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+def looped(_, x):
+    def body(step, state):
+        return step + 1, torch.cond(state.sum() > 0, lambda v: v.cos() * 2, lambda v: v.clone(), (state,))
+
+    return while_loop(lambda step, state: step < 3, body, (torch.zeros((), dtype=torch.int64), x))[1]
+
+
+def scanned(_, x):
+    return scan(lambda carry, row: (carry + row, carry * 2), torch.zeros(4), x, dim=0)[1]
+
+
+def mapped(_, x):
+    return map_rows(lambda row: row.sin().cos(), x)
+
+
+@pytest.mark.parametrize("function", [looped, scanned, mapped])
+def test_what_is_inside_loops_is_that_of_the_live_module(function, tmp_path):
+    model = Calls(function)
+    with torch.no_grad():
+        torch.export.save(torch.export.export(model, (torch.ones(5, 4),), strict=False), tmp_path / "it.pt2")
+    graph = load(tmp_path / "it.pt2")
+    assert any(op.within for op in graph.ops)
+    assert graph == capture(model, (torch.ones(5, 4),), name="it")
+
+
+def test_what_is_inside_a_branch_has_formulas(tmp_path):
+    """The wide branch holds two results of 512 numbers a row, next to a condition of 1 byte."""
+
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, lambda v: self.fc(v).relu().sum(1), lambda v: v.sum(1), (x,))
+
+    model = Calls(forward)
+    batch = torch.export.Dim("batch", min=2, max=64)
+    with torch.no_grad():
+        exported = torch.export.export(
+            model, (torch.ones(6, 64),), dynamic_shapes=({0: batch},), strict=False
+        )
+        torch.export.save(exported, tmp_path / "wide.pt2")
+    problem = symbolic_problem(load(tmp_path / "wide.pt2"))
+    for size in (2, 6, 64):
+        assert find_peak(problem.at({"s0": size})).nbytes == 2 * 4 * 512 * size + 1
+
+
+def test_a_program_with_vmap_says_how_to_save_it(tmp_path):
+    model = Calls(lambda _, x: torch.vmap(lambda row: row.sin().sum())(x) * 2)
+    exported = torch.export.export(model, (torch.ones(5, 4),), strict=False)
+    torch.export.save(exported, tmp_path / "it.pt2")
+    assert "a program without vmap, as exported.run_decompositions({}) returns it" in error_of(
+        tmp_path / "it.pt2"
+    )
+    torch.export.save(exported.run_decompositions({}), tmp_path / "it.pt2")
+    assert load(tmp_path / "it.pt2") == capture(model, (torch.ones(5, 4),), name="it")
 
 
 def test_weights_of_the_meta_device_are_not_taken_for_one(tmp_path):
