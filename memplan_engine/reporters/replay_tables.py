@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import RenderableType
 from rich.table import Table
 
-from memplan_engine.problem import FREE
+from memplan_engine.problem import FREE, cut
 from memplan_engine.replay.replay_values import Hole, SharedObject, Step
 from memplan_engine.replay.steps import Replay
 from memplan_engine.reporters.plan_tables import counted_lines
@@ -99,9 +99,11 @@ def step_tables(step: Step) -> list[RenderableType]:
     rows = [("decision", f"{step.number + 1:,} of {len(replay):,}, {replay.plan.strategy}")]
     if step.name:
         size, start, end = (int(getattr(problem, key)[step.buffer]) for key in ("size", "start", "end"))
+        count = int((cut(problem).owner == step.buffer).sum())
+        pieces = f", in {count:,} pieces" if count > 1 else ""
         known = f" ({step.name} in the graph)" if step.name != step.label else ""
         rows += [
-            ("buffer", f"{step.label}{known}, {exact(size)}, live in {format_span(start, end)}"),
+            ("buffer", f"{step.label}{known}, {exact(size)}, live in {format_span(start, end)}{pieces}"),
             ("offset", exact(step.offset)),
         ]
     if step.node is not None:

@@ -35,6 +35,13 @@ def test_one_decision_in_detail(memplan):
     assert live == [f"▸ {step.replay.code[step.line]}"]
 
 
+def test_a_buffer_with_a_gap_is_said_to_have_pieces(memplan, tmp_path):
+    path = tmp_path / "gapped.csv"
+    path.write_text("id,lower,upper,size,gaps\na,0,4,64,\nb,0,9,32,2-5\n")
+    assert "b, 32 B, live in steps 0–8, in 2 pieces" in memplan("replay", path, "--step", 2)[1]
+    assert "a, 64 B, live in steps 0–3\n" in memplan("replay", path, "--step", 1)[1]
+
+
 def test_other_families_have_their_tables(memplan):
     scan = memplan("replay", FOLDER / "teaching_linear_scan.csv", "--strategy", "linear_scan")[1]
     assert "behind everything" in scan

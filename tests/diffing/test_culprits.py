@@ -264,3 +264,35 @@ def test_the_parts_sum_to_the_change_for_any_two_graphs(base: Graph, head: Graph
         if second:
             assert sum(culprit.nbytes for culprit in second.culprits) == second.delta > 0
             assert second.moment.head_bytes <= compared(one, other).head_load.peak
+
+
+def branched(*ops: Op, **sizes: int) -> Graph:
+    """A graph in which `cond` makes its result, 8 bytes, in one branch from the 10 bytes of `a`, and in the
+    other from the last of `ops`."""
+    made = Op("other", "make", (ops[-1].name if ops else "a",), ("r_false",), within=(("cond", "false"),))
+    inside = (replace(each, within=(("cond", "false"),)) for each in ops)
+    return make_graph(
+        (
+            op(1, "a"),
+            Op("one", "make", ("a",), ("r_true",), within=(("cond", "true"),)),
+            *inside,
+            made,
+            Op("cond", "cond", ("a", "r_false"), ("r",)),
+            op(3, "y", "r"),
+        ),
+        {"x": 8, "a": 10, "r": 8, "y": 5, **sizes},
+        views={"r_true": "r", "r_false": "r"},
+        inputs=("x",),
+        outputs=("y",),
+    )
+
+
+def test_a_branch_that_grew_is_to_blame_and_the_result_of_the_other_is_not_counted_in_it():
+    """Live bytes are 10, 18, 18, 18, 13 in base, and 10, 18, 60, 80, 38, 18, 13 in head: the result is not
+    there from the end of the first branch until the second makes it."""
+    head = branched(op(2, "w1", "a"), op(2, "w2", "w1"), w1=50, w2=20)
+    found = compared(branched(), head)
+    assert (found.base.problem.name, found.demand_delta) == ("net", 80 - 18)
+    explained, _ = told(branched(), head)
+    changes = {(*(held.name for held in each.buffers),): each.nbytes for each in explained.culprits}
+    assert changes == {("w1", "w2"): 70, ("r",): -8}

@@ -58,8 +58,10 @@ export class Side {
     const { name, label, size, start, end } = trace.buffers;
     element("span", "name", this.heading, label[own]);
     const known = name[own] === label[own] ? "" : ` · ${name[own]} in the graph`;
+    const { length } = trace.piecesOf[own];
+    const pieces = length > 1 ? `, in ${formatCount(length)} pieces` : "";
     element("span", "detail", this.heading,
-      `${formatBytes(size[own])}, live in ${span(start[own], end[own])}${known}`);
+      `${formatBytes(size[own])}, live in ${span(start[own], end[own])}${pieces}${known}`);
   }
 
   figures(pairs) {
