@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from memplan_engine.problem import FREE, Ints, Problem
+from memplan_engine.problem import FREE, Ints, Problem, cut
 from memplan_engine.replay.replay_values import (
     NOBODY,
     STATES,
@@ -288,17 +288,26 @@ def make_step(replay: ReplayColumns, number: int) -> Step:
     return replace(step, sentence=sentence(step))
 
 
+IGNORE_GAPS = (Family.LINEAR_SCAN, Family.SHARED_OBJECTS)
+"""Strategies that take a buffer for live in its gaps, too."""
+
+
 def meet(problem: Problem, buffers: Ints, buffer: int) -> Ints:
-    """Those of `buffers` whose lifetimes meet that of `buffer`, gaps included."""
-    start, end = problem.start[buffers], problem.end[buffers]
-    others: Ints = buffers[
-        (start < problem.end[buffer]) & (problem.start[buffer] < end) & (buffers != buffer)
-    ]
+    """Return those of `buffers` that are live at a step at which `buffer` is: O(buffers and their gaps)."""
+    pieces = cut(problem)
+    near = np.zeros(len(problem), np.bool_)
+    for piece in range(pieces.first[buffer], pieces.first[buffer + 1]):
+        meeting = (pieces.start < pieces.end[piece]) & (pieces.start[piece] < pieces.end)
+        near[pieces.owner[meeting]] = True
+    near[buffer] = False
+    others: Ints = buffers[near[buffers]]
     return others
 
 
 def _live(replay: ReplayColumns, number: int, buffer: int) -> Ints:
     problem = replay.problem
+    if replay.family in IGNORE_GAPS:
+        problem = replace(problem, gaps={})
     if replay.tree is not None:
         return meet(problem, np.flatnonzero(replay.placed_at(number) >= 0), buffer)
     earlier: Ints = meet(problem, replay.buffer[:number], buffer)

@@ -101,13 +101,19 @@ def test_holes_are_free_and_their_reasons_true(problem, name, fit):
     placed = {}
     for step in replay.steps:
         size, alignment = int(problem.size[step.buffer]), int(problem.alignment[step.buffer])
-        met = [b for b in placed if problem.start[b] < problem.end[step.buffer]]
-        assert sorted(step.live) == sorted(b for b in met if problem.start[step.buffer] < problem.end[b])
+        own = _steps(problem[step.buffer])
+        assert sorted(step.live) == sorted(b for b in placed if own & _steps(problem[b]))
         if problem.fixed[step.buffer] == FREE:
             _assert_holes(step, reference.forbidden(problem, placed, step.buffer), size, alignment)
         else:
             assert (step.holes, step.offset) == ((), problem.fixed[step.buffer])
         placed[step.buffer] = step.offset
+
+
+def _steps(buffer):
+    """The steps at which a buffer is live: those of a gap that needs none of its bytes are not."""
+    empty = {step for gap in buffer.gaps if gap.low == gap.high for step in range(gap.start, gap.end)}
+    return set(range(buffer.start, buffer.end)) - empty
 
 
 def _assert_holes(step, intervals, size, alignment):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memplan_engine import load, make_problem, make_replay
+from memplan_engine import Gap, load, make_problem, make_replay
 from memplan_engine.replay.replay_values import UNPLACED, CandidateState
 from tests import ROOT
 
@@ -85,3 +85,14 @@ def test_objects_by_hand():
         "b comes 3rd of 3 by size, 3 B. The only object is in use: it gets a new one, number 1. Offset 6 B; "
         "the arena grows from 6 B to 9 B."
     )
+
+
+def test_what_is_placed_in_a_gap_is_not_live_with_the_buffer_around_it():
+    # b is live in steps 0, 1 and 6; a in its gap, c at step 6. A linear scan keeps b active in its gap.
+    problem = make_problem([2, 0, 6], [6, 7, 7], [9, 4, 5], names=["a", "b", "c"], gaps={1: (Gap(2, 6),)})
+    fitted = make_replay(problem, "greedy_by_size")
+    assert [step.name for step in fitted.steps] == ["a", "c", "b"]
+    assert [fitted.problem.names[each] for each in fitted.steps[2].live] == ["c"]
+    assert "1 of the 2 placed buffers is live with it." in fitted.steps[2].sentence
+    scanned = make_replay(problem, "linear_scan")
+    assert {step.name: len(step.live) for step in scanned.steps} == {"b": 0, "a": 1, "c": 1}

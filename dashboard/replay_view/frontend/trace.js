@@ -98,8 +98,11 @@ export class Trace {
   }
 
   meets(one, other) {
-    const { start, end } = this.buffers;
-    return one !== other && start[one] < end[other] && start[other] < end[one];
+    const within = (start, end, a, b) => start[a] < end[b] && start[b] < end[a];
+    if (one === other || !within(this.buffers.start, this.buffers.end, one, other)) return false;
+    if (this.family === "linear scan" || this.objects) return true;
+    const { start, end } = this.pieces;
+    return this.piecesOf[one].some((a) => this.piecesOf[other].some((b) => within(start, end, a, b)));
   }
 
   /** Those that had a place before `step` and are live with its buffer; in a linear scan, the active set. */
