@@ -6,6 +6,7 @@ keeps meanwhile is allocated by ops of their own. Of a loop the fullest turn is 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from memplan_engine.graph import Op
 from memplan_engine.torch_capture.torch_fake import concrete
-from memplan_engine.torch_capture.torch_run import LayOut, Run, Slot, labels
+from memplan_engine.torch_capture.torch_run import (
+    LayOut,
+    Run,
+    Slot,
+    is_arithmetic_on_sizes,
+    kind_of,
+    labels,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -177,10 +185,22 @@ def flex_attention(call: Call) -> Laid:
     given = [slot.value for slot in inputs]
     with call.run.mode:
         module = make_fx(attend)(*given)
+    _name_by_kind(module)
     first = len(call.run.ops)
     results = call.module(module, inputs, "body")
     _hold_as_python_does(call.run, first, partial(attend, *given), given)
     return Laid([results])
+
+
+def _name_by_kind(module: GraphModule) -> None:
+    """Name the nodes of `module` that give tensors by their kinds and numbers of these alone: where sizes are
+    symbolic, nodes that compute sizes are among them, and tensors have the same names with and without."""
+    seen: Counter[str] = Counter()
+    for node in (each for each in module.graph.nodes if each.op == "call_function"):
+        kind = "size" if is_arithmetic_on_sizes(node) else kind_of(node).split(".")[-1]
+        number = seen[kind]
+        seen[kind] += 1
+        node.name = f"{kind}_{number}" if number else kind
 
 
 def _hold_as_python_does(run: Run, first: int, function: Callable[[], Any], arguments: Any) -> None:
@@ -222,8 +242,6 @@ INSIDES: dict[str, LayOut] = {
     "flex_attention": partial(_laid_out, flex_attention),
 }
 """Operators by name → what adds the ops inside to a run."""
-AT_ANY_SIZE = {kind: lay_out for kind, lay_out in INSIDES.items() if kind != "flex_attention"}
-"""Those that are laid out alike for plain sizes and for symbols."""
 
 
 def parts_of(slot: Slot) -> list[Slot]:

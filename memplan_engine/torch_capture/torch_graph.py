@@ -19,7 +19,7 @@ from memplan_engine.graph import (
     storage_role,
 )
 from memplan_engine.scope import Scope
-from memplan_engine.torch_capture.higher_order import AT_ANY_SIZE, INSIDES
+from memplan_engine.torch_capture.higher_order import INSIDES
 from memplan_engine.torch_capture.torch_fake import quiet
 from memplan_engine.torch_capture.torch_run import Run, Slot, is_transform, labels
 from memplan_engine.torch_capture.torch_symbols import Size, Sizes, SymbolicRun, layout_of, symbolic_mode
@@ -80,12 +80,11 @@ def graph_of_program(program: Program, name: str) -> Graph:
     """As `graph_from_exported`, from the parts of a program. It is run on plain numbers for what shares which
     storage; where sizes are symbolic, once more on symbols for the formulas."""
     mode = symbolic_mode(program.module)
-    laid_out = INSIDES if mode is None else AT_ANY_SIZE
-    run = Run(name, insides=laid_out)
+    run = Run(name, insides=INSIDES)
     returned = _run_program(program, run)
     traced = None
     if mode is not None:
-        traced = SymbolicRun(name, mode, insides=laid_out)
+        traced = SymbolicRun(name, mode, insides=INSIDES)
         _run_program(program, traced)
     return assemble(run, returned, program.ranges, traced)
 

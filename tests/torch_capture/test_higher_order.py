@@ -17,7 +17,6 @@ from memplan_engine.lifetimes import to_problem
 from memplan_engine.planner import make_plan
 from memplan_engine.symbolic.symbolic_problem import resolve
 from memplan_engine.torch_capture.capture_module import capture
-from memplan_engine.verdict import Reason
 from tests.support.measured import most_allocated
 
 X = torch.linspace(-1, 1, 16 * 24).reshape(16, 24)
@@ -115,18 +114,13 @@ def test_a_branch_that_is_not_taken_counts():
         assert most_allocated(lambda: narrow(X)) < max(peaks) / 2
 
 
-@pytest.mark.parametrize("case", ["cond, its wide branch", "cond in cond", "while_loop", "scan", "map"])
+@pytest.mark.parametrize("case", CASES)
 def test_sizes_that_follow_a_symbol(case):
     model, x = CASES[case]
-    graph = capture(model, (x,), dynamic_shapes=[{0: torch.export.Dim("rows", min=4, max=512)}])
-    larger = torch.cat([x, x, x])
-    at = resolve(graph, {"rows": len(larger)})
+    dim = 2 if case == "flex_attention" else 0
+    graph = capture(model, (x,), dynamic_shapes=[{dim: torch.export.Dim("rows", min=4, max=512)}])
+    larger = torch.cat([x, x, x], dim)
+    at = resolve(graph, {"rows": larger.shape[dim]})
     expected = capture(model, (larger,))
     assert {s.name: s.nbytes for s in at.storages} == {s.name: s.nbytes for s in expected.storages}
     assert find_peak(to_problem(at)).nbytes == find_peak(to_problem(expected)).nbytes
-
-
-def test_attention_of_a_symbolic_size_is_doubted():
-    model, heads = CASES["flex_attention"]
-    graph = capture(model, (heads,), dynamic_shapes=[{2: torch.export.Dim("length", min=4, max=512)}])
-    assert doubt(to_problem(graph)) is Reason.UNKNOWN_INSIDE

@@ -13,11 +13,13 @@ from torch import nn
 from torch._higher_order_ops.map import map as map_rows
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
+from torch.nn.attention.flex_attention import flex_attention
 
 from memplan_engine.analysis.peak import find_peak
 from memplan_engine.errors import InputError
 from memplan_engine.formats.importer import ImportOptions
 from memplan_engine.graph import Role, storage_bytes
+from memplan_engine.lifetimes import to_problem
 from memplan_engine.symbolic.symbolic_problem import symbolic_problem
 from memplan_engine.torch_capture.capture_module import capture
 from memplan_engine.torch_capture.pt2_reader import Pt2Importer
@@ -130,6 +132,11 @@ def mapped(_, x):
     return map_rows(lambda row: row.sin().cos(), x)
 
 
+def attended(_, x):
+    parts = x.view(x.shape[0], 1, 8, 8)
+    return flex_attention(parts, parts, parts)
+
+
 @pytest.mark.parametrize("function", [looped, scanned, mapped])
 def test_what_is_inside_loops_is_that_of_the_live_module(function, tmp_path):
     model = Calls(function)
@@ -156,6 +163,22 @@ def test_what_is_inside_a_branch_has_formulas(tmp_path):
     problem = symbolic_problem(load(tmp_path / "wide.pt2"))
     for size in (2, 6, 64):
         assert find_peak(problem.at({"s0": size})).nbytes == 2 * 4 * 512 * size + 1
+
+
+@pytest.mark.parametrize("function", [mapped, attended])
+def test_formulas_inside_an_op_give_what_is_captured_at_other_sizes(function, tmp_path):
+    model, batch = Calls(function), torch.export.Dim("batch", min=3, max=64)
+    with torch.no_grad():
+        exported = torch.export.export(
+            model, (torch.ones(6, 64),), dynamic_shapes=({0: batch},), strict=False
+        )
+    problem = symbolic_problem(graph_from_exported(exported, "it")).at({"batch": 9})
+    fixed = to_problem(capture(model, (torch.ones(9, 64),), name="it"))
+    rows = [list(zip(p.names, p.start, p.end, p.size, strict=True)) for p in (problem, fixed)]
+    assert rows[0] == rows[1]
+    if function is mapped:
+        # All rows of the cosine, and what they are stacked into.
+        assert find_peak(problem).nbytes == 2 * 9 * 64 * 4
 
 
 def test_a_program_with_vmap_says_how_to_save_it(tmp_path):
