@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from memplan_engine.errors import InputError
+from memplan_engine.formats.onnx_model.onnx_layout import Layout, Part
 from memplan_engine.formats.onnx_model.onnx_proto import (
+    ELEMENTS,
     STANDARD_DOMAINS,
     Value,
     element_name,
@@ -17,7 +19,6 @@ from memplan_engine.formats.onnx_model.onnx_proto import (
     input_symbols,
     is_view,
     makes_constant,
-    node_names,
     reads,
     symbols,
     value_of,
@@ -38,7 +39,7 @@ class Values:
             for value in values
         }
         self._weights: dict[str, Any] = {tensor.name: tensor for tensor in graph.initializer}
-        self.static = {name for name in self._types if self._shape(name) is not None} | set(self._weights)
+        self.static = {name for name in (*self._types, *self._weights) if self.shape(name) is not None}
         self.missing: list[str] = []
 
     def __getitem__(self, name: str) -> Value:
@@ -51,12 +52,18 @@ class Values:
         if kind not in (None, "tensor_type"):
             found = f"a {kind.removesuffix('_type').replace('_', ' ')}"
             raise InputError(self._source, place, found, "a tensor of fixed size")
-        shape = self._shape(name)
+        shape = self.shape(name)
         if shape is None:
             self.missing.append(name)
             return Value((), "", 0)
         element = element_name(self._types[name].tensor_type.elem_type)
         return value_of(shape, element, place, self._source)
+
+    def is_fixed(self, name: str) -> bool:
+        """Return whether the value is a tensor of fixed size."""
+        if name in self._weights:
+            return element_name(self._weights[name].data_type) in ELEMENTS
+        return name in self.static and element_name(self._types[name].tensor_type.elem_type) in ELEMENTS
 
     def check_missing(self) -> None:
         """Raise InputError naming the tensors that were asked for and have no fixed shape."""
@@ -73,59 +80,109 @@ class Values:
             expected += f": bind {', '.join(open_ones)} with --dim NAME=VALUE"
         raise InputError(self._source, f"{what} {named}{more}", "no fixed shape", expected)
 
-    def _shape(self, name: str) -> tuple[int, ...] | None:
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """Return the shape of a tensor; None where it is not fixed."""
+        if name in self._weights:
+            return tuple(self._weights[name].dims)
         if name not in self._types or self._types[name].WhichOneof("value") != "tensor_type":
             return None
         return fixed_shape(self._types[name].tensor_type, self._dims)
 
 
-def to_graph(model: Any, path: Path, dims: Mapping[str, int]) -> Graph:
-    """The checked graph of a ModelProto; see OnnxImporter for what counts as what."""
+def to_graph(model: Any, path: Path, dims: Mapping[str, int], layout: Layout) -> Graph:
+    """The checked graph of a ModelProto, which is that of `layout` with its shapes inferred; see OnnxImporter
+    for what counts as what."""
     source, graph = path.name, model.graph
     values = Values(graph, dims, source)
-    versions = {entry.domain: entry.version for entry in model.opset_import}
     weights = initializers(graph)
-    constants, kept = _fold(graph, weights, values)
+    ops = _ops(model, values, layout)
     inputs = tuple(value.name for value in graph.input if value.name not in weights)
     outputs = tuple(dict.fromkeys(value.name for value in graph.output))
-    wanted = dict.fromkeys(name for index in kept for name in reads(graph.node[index]))
+    wanted = dict.fromkeys(name for op in ops.ops for name in op.inputs)
     wanted.update(dict.fromkeys(outputs))
-    used_constants = tuple(name for name in wanted if name in constants)
-    names = node_names(graph)
-    ops = tuple(_op(names[index], graph.node[index], wanted, versions) for index in kept)
-    made = [name for op in ops for name in op.outputs]
-    homes = _homes(graph, versions.get("", 0))
+    used_constants = tuple(name for name in wanted if name in ops.constants)
+    made = [name for op in ops.ops for name in op.outputs]
     everything = [*inputs, *used_constants, *made]
     _check_once(everything, source)
     tensors = []
     for name in everything:
         value = values[name]
-        tensors.append(Tensor(name, value.shape, value.dtype, value.nbytes, homes.get(name, name)))
+        tensors.append(Tensor(name, value.shape, value.dtype, value.nbytes, ops.homes.get(name, name)))
     values.check_missing()
     lists = {"inputs": inputs, "constants": used_constants, "outputs": outputs}
     storages = _storages(tensors, lists)
-    result = Graph(path.stem, storages, tuple(tensors), ops, inputs, outputs, used_constants)
+    result = Graph(path.stem, storages, tuple(tensors), ops.ops, inputs, outputs, used_constants)
     return check_graph(result, source)
 
 
-def _fold(graph: Any, weights: set[str], values: Values) -> tuple[set[str], list[int]]:
+def unknown_calls(model: Any, dims: Mapping[str, int], layout: Layout, source: str) -> frozenset[str]:
+    """Return the calls inside which a value has no fixed size, or changes its shape from turn to turn."""
+    values = Values(model.graph, dims, source)
+    ops = _ops(model, values, layout)
+    unknown = set()
+    for op in ops.ops:
+        read = [name for name in op.inputs if name in ops.constants]
+        if op.within and not all(values.is_fixed(name) for name in (*op.outputs, *read)):
+            unknown.add(op.within[-1][0])
+        carried = layout.calls[op.name].carried if op.name in layout.calls else ()
+        if any(values.shape(before) != values.shape(after) for before, after in carried):
+            unknown.add(op.name)
+    return frozenset(unknown)
+
+
+class _Ops(NamedTuple):
+    """The ops of a model, the names of its constants, and the storages of values that live in others'."""
+
+    ops: tuple[Op, ...]
+    constants: set[str]
+    homes: dict[str, str]
+
+
+def _ops(model: Any, values: Values, layout: Layout) -> _Ops:
+    graph = model.graph
+    versions = {entry.domain: entry.version for entry in model.opset_import}
+    constants, kept = _fold(graph, initializers(graph), values, layout)
+    homes, shared = _homes(graph, versions.get("", 0), kept, layout)
+    kept = [index for index in kept if not shared.keys() & set(graph.node[index].output)]
+    inputs = {index: _inputs(graph.node[index], layout.parts[index], shared) for index in kept}
+    wanted = dict.fromkeys(name for names in inputs.values() for name in names)
+    wanted.update(dict.fromkeys(value.name for value in graph.output))
+    ops = tuple(
+        _op(layout.parts[index], graph.node[index], inputs[index], wanted, versions) for index in kept
+    )
+    return _Ops(ops, constants, homes)
+
+
+def _inputs(node: Any, part: Part, shared: Mapping[str, str]) -> tuple[str, ...]:
+    names = reads(node) if part.follows is None else part.inputs
+    return tuple(dict.fromkeys(shared.get(name, name) for name in names))
+
+
+def _fold(graph: Any, weights: set[str], values: Values, layout: Layout) -> tuple[set[str], list[int]]:
     """The names of all constants, and the indices of the nodes that are left as ops."""
     constants, kept = set(weights), []
-    for index, node in enumerate(graph.node):
-        if makes_constant(node, constants, values.static):
+    for index, (node, part) in enumerate(zip(graph.node, layout.parts, strict=True)):
+        if part.follows is None:
+            folded = makes_constant(node, constants, values.static)
+        else:
+            folded = not part.stays and constants.issuperset(part.follows)
+        if folded:
             constants.update(name for name in node.output if name)
         else:
             kept.append(index)
     return constants, kept
 
 
-def _op(name: str, node: Any, wanted: Mapping[str, None], versions: Mapping[str, int]) -> Op:
+def _op(
+    part: Part, node: Any, inputs: tuple[str, ...], wanted: Mapping[str, None], versions: Mapping[str, int]
+) -> Op:
     optional = _optional_outputs(node, versions)
     outputs = tuple(
         out for place, out in enumerate(node.output) if out and (out in wanted or place not in optional)
     )
-    kind = node.op_type if node.domain in STANDARD_DOMAINS else f"{node.domain}.{node.op_type}"
-    return Op(name, kind, reads(node), outputs, module=module_path(node.name))
+    is_plain = node.domain in STANDARD_DOMAINS or part.follows is not None
+    kind = node.op_type if is_plain else f"{node.domain}.{node.op_type}"
+    return Op(part.name, kind, inputs, outputs, module=module_path(node.name), within=part.path)
 
 
 def _optional_outputs(node: Any, versions: Mapping[str, int]) -> set[int]:
@@ -152,14 +209,41 @@ def module_path(node_name: str) -> str:
     return ".".join(parts)
 
 
-def _homes(graph: Any, opset: int) -> dict[str, str]:
-    """View → the value in whose storage it lives."""
+def _homes(
+    graph: Any, opset: int, kept: Sequence[int], layout: Layout
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Value → the one in whose storage it lives; and copies of results of branches that need not be made, as
+    the results themselves become outputs.
+
+    A result does where its branch has made it, and no other output has it already.
+    """
     false = false_values(graph)
     homes: dict[str, str] = {}
-    for node in graph.node:
+    becomes: dict[str, str] = {}
+    shared: dict[str, str] = {}
+    makers: dict[str, tuple[tuple[str, str], ...]] = {}
+    ops = set(kept)
+    for index, (node, part) in enumerate(zip(graph.node, layout.parts, strict=True)):
+        if index in ops:
+            makers.update(dict.fromkeys(node.output, part.path))
+        for out in node.output:
+            if out in layout.copies:
+                result, target = layout.copies[out]
+                root = homes.get(result, result)
+                if makers.get(root, ())[: len(part.path)] == part.path and root not in becomes:
+                    becomes[root], shared[out] = target, result
+                else:
+                    becomes[out] = target
+            elif out in layout.homes:
+                homes[out] = homes.get(layout.homes[out], layout.homes[out])
         if node.input and node.output and node.input[0] and is_view(node, opset, false):
             homes[node.output[0]] = homes.get(node.input[0], node.input[0])
-    return homes
+    for name in (*homes, *becomes):
+        home = homes.get(name, name)
+        while home in becomes:
+            home = becomes[home]
+        homes[name] = home
+    return homes, shared
 
 
 def _check_once(names: list[str], source: str) -> None:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from pathlib import Path as FilePath
 from typing import Any
 
 from memplan_engine.errors import InputError, MissingDependencyError
 from memplan_engine.formats.onnx_model.onnx_proto import node_names, reads
-from memplan_engine.graph import Graph
+from memplan_engine.graph import Graph, Path
 from memplan_engine.system import write_atomically, write_target
 
 
-def write_sorted_model(source: Path, graph: Graph, target: Path) -> None:
+def write_sorted_model(source: FilePath, graph: Graph, target: FilePath) -> None:
     """Write the model in `source`, from which `graph` was read, to `target`, its nodes in the order of the
-    ops of `graph`, atomically. Weights, names, attributes and the graphs inside If, Loop and Scan stay as
-    they are; nodes that only make constants stand before who reads them. Every value is made once, so each
-    node reads what it read before. `onnx.checker` has passed the model before it is written.
+    ops of `graph`, also in the graphs inside If, Loop and Scan, atomically. Weights, names and attributes
+    stay as they are; nodes that only make constants stand before who reads them. Every value is made once, so
+    each node reads what it read before. `onnx.checker` has passed the model before it is written.
 
     Raises
     ------
@@ -51,7 +52,7 @@ def _outside(weight: Any) -> str | None:
     return entries.get("location", "") if weight.data_location == 1 else None
 
 
-def _check_external(model: Any, source: Path, target: Path) -> None:
+def _check_external(model: Any, source: FilePath, target: FilePath) -> None:
     """Raise InputError for weights in files beside `source` that would not lie beside `target`."""
     home, away = source.resolve().parent, target.resolve().parent
     for weight in model.graph.initializer:
@@ -77,14 +78,26 @@ def _without_outside(model: Any) -> Any:
 
 
 def _sorted_nodes(model: Any, graph: Graph, source: str) -> list[Any]:
-    """Copies of the nodes in the order of the ops of `graph`, folded ones before who reads them."""
-    nodes = list(model.graph.node)
-    by_name = dict(zip(node_names(model.graph), nodes, strict=True))
+    """Copies of the nodes in the order of the ops of `graph`, those in graphs inside them too."""
+    ops: dict[Path, list[str]] = {}
+    for op in graph.ops:
+        ops.setdefault(op.within, []).append(op.name)
+    return _sorted(model.graph, ops, (), source)
+
+
+def _sorted(graph: Any, ops: Mapping[Path, Sequence[str]], path: Path, source: str) -> list[Any]:
+    """Copies of the nodes of a GraphProto, whose ops stand at `path`: folded nodes before who reads them."""
+    prefix = f"{path[-1][0]}.{path[-1][1]}." if path else ""
+    nodes = list(graph.node)
+    names = [prefix + name for name in node_names(graph)]
+    by_name = dict(zip(names, nodes, strict=True))
     place = {id(node): index for index, node in enumerate(nodes)}
     maker = {out: node for node in nodes for out in node.output if out}
-    if unknown := next((op.name for op in graph.ops if op.name not in by_name), None):
+    # Without the prefix it is something that the call does itself.
+    order = [name for name in ops.get(path, ()) if name.startswith(prefix)]
+    if unknown := next((name for name in order if name not in by_name), None):
         raise InputError(source, f"op {unknown!r}", "no node of that name", "the model of the order")
-    ops = {id(by_name[op.name]) for op in graph.ops}
+    kept = {id(by_name[name]) for name in order}
     done: dict[int, Any] = {}
 
     def emit(node: Any) -> None:
@@ -94,7 +107,7 @@ def _sorted_nodes(model: Any, graph: Graph, source: str) -> list[Any]:
             missing = [
                 maker[name] for name in reads(current) if name in maker and id(maker[name]) not in done
             ]
-            if late := next((each for each in missing if id(each) in ops), None):
+            if late := next((each for each in missing if id(each) in kept), None):
                 found = f"it reads {late.output[0]!r}, which is made after it"
                 raise InputError(source, f"node {current.name!r}", found, "nodes after what they read")
             waiting.extend(missing)
@@ -102,8 +115,8 @@ def _sorted_nodes(model: Any, graph: Graph, source: str) -> list[Any]:
                 done.setdefault(id(current), current)
                 waiting.pop()
 
-    for op in graph.ops:
-        emit(by_name[op.name])
+    for name in order:
+        emit(by_name[name])
     # What nobody reads stays, in its old order, at the end.
     for node in sorted((each for each in nodes if id(each) not in done), key=lambda each: place[id(each)]):
         emit(node)
@@ -111,5 +124,11 @@ def _sorted_nodes(model: Any, graph: Graph, source: str) -> list[Any]:
     for node in done.values():
         copy = type(node)()
         copy.CopyFrom(node)
+        for attribute in copy.attribute:
+            inner = (*path, (names[place[id(node)]], attribute.name.removesuffix("_branch")))
+            if inner in ops:
+                inside = _sorted(attribute.g, ops, inner, source)
+                del attribute.g.node[:]
+                attribute.g.node.extend(inside)
         copies.append(copy)
     return copies

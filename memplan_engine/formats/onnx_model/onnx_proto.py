@@ -59,6 +59,17 @@ def subgraphs(node: Any) -> Iterator[Any]:
         yield from attribute.graphs
 
 
+def count_nodes(graph: Any) -> int:
+    """The nodes of a graph and of all graphs inside them."""
+    inner = (each for node in graph.node for each in subgraphs(node))
+    return len(graph.node) + sum(map(count_nodes, inner))
+
+
+def opset_version(model: Any) -> int:
+    """The version of ONNX's own operator set that a model uses."""
+    return next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1)
+
+
 def reads(node: Any) -> tuple[str, ...]:
     """The values a node reads, each once: its inputs, and what the graphs inside it take from outside."""
     names = dict.fromkeys(name for name in node.input if name)
@@ -173,11 +184,16 @@ def makes_constant(node: Any, constants: set[str], static: set[str]) -> bool:
     the Shape and Size of a value in `static`, those of fixed shape. DequantizeLinear is kept, as ONNX Runtime
     keeps it (`skip_dequantize_linear` of its constant folding): weights stay as small as the file has them.
     """
-    if node.domain not in STANDARD_DOMAINS or any(kind in _NOT_FOLDED for kind in _kinds(node)):
+    if node.domain not in STANDARD_DOMAINS or stays(node):
         return False
     if node.op_type in ("Shape", "Size") and static.issuperset(node.input[:1]):
         return True
     return all(name in constants for name in reads(node))
+
+
+def stays(node: Any) -> bool:
+    """Return whether a node, or one inside it, is an op whatever it reads."""
+    return not _NOT_FOLDED.isdisjoint(_kinds(node))
 
 
 def _kinds(node: Any) -> Iterator[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,20 @@ from numpy.typing import NDArray
 
 from memplan_engine.errors import InputError, MissingDependencyError
 from memplan_engine.formats.importer import ImportOptions
-from memplan_engine.formats.onnx_model.onnx_graph import to_graph
+from memplan_engine.formats.onnx_model.onnx_graph import to_graph, unknown_calls
+from memplan_engine.formats.onnx_model.onnx_insides import lay_out, runs_graphs
+from memplan_engine.formats.onnx_model.onnx_layout import Layout, as_it_is
 from memplan_engine.formats.onnx_model.onnx_proto import (
     STANDARD_DOMAINS,
     bind,
     check_order,
     check_text,
+    count_nodes,
     fixed_shape,
     input_symbols,
     node_names,
+    opset_version,
+    subgraphs,
 )
 from memplan_engine.formats.onnx_model.onnx_symbols import (
     check_hints,
@@ -58,6 +64,8 @@ MOST_EVALUATED = 20_000
 shapes."""
 MOST_INFERRED = 2_000_000
 """Nodes in all rounds together: 10 CPU seconds."""
+MOST_LAYOUTS = 20
+"""Of a model with calls inside calls; of one that needs more none is laid out."""
 MOST_OPEN = 250_000
 """Nodes times dimensions that are left open, each of which takes some rounds more."""
 _EVALUATED = frozenset(
@@ -76,6 +84,8 @@ _REFUSALS = (
 )
 """What the reference implementation raises on damaged tensors and attributes: then nothing is concluded."""
 Array = NDArray[Any]
+Flatten = Callable[[Any, Mapping[str, int]], tuple[Any, Layout]]
+"""What lays a model flat whose shapes are inferred at the dimensions given."""
 
 
 def load_model(path: Path, options: ImportOptions) -> Graph:
@@ -87,34 +97,103 @@ def load_model(path: Path, options: ImportOptions) -> Graph:
     free = [name for name in input_symbols(model.graph) if name not in options.dims]
     hints = check_hints(options.hints, free, path.name)
     if free:
-        if len(free) * max(len(model.graph.node), len(free)) > MOST_OPEN:
-            found = f"{len(free):,} open dimensions of {len(model.graph.node):,} nodes"
+        count = count_nodes(model.graph)
+        if len(free) * max(count, len(free)) > MOST_OPEN:
+            found = f"{len(free):,} open dimensions of {count:,} nodes"
             raise InputError(path.name, "inputs", found, "dimensions bound with --dim NAME=VALUE")
         return _symbolic(model, hints, options.dims, path)
     inferred = infer_fixed(model, lambda model: _infer(model, path.name), options.dims)
-    return to_graph(inferred, path, options.dims)
+
+    def plan(flatten: Flatten) -> Graph:
+        flat, layout = flatten(inferred, options.dims)
+        return to_graph(flat, path, options.dims, layout)
+
+    if not runs_graphs(inferred.graph):
+        return plan(_without_insides)
+    return _planned(plan, lambda: _insides_of(inferred, path.name, options.dims), path.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Insides:
+    """What is laid out of a model's If, Loop and Scan, as `lay_out` takes it."""
+
+    left: frozenset[str] = frozenset()
+    known: Mapping[str, int] = field(default_factory=dict)
+
+    def flat(self, inferred: Any, source: str, dims: Mapping[str, int]) -> tuple[Any, Layout]:
+        """The model laid flat, with shapes."""
+        layout = lay_out(inferred, self.left, self.known)
+        return infer_fixed(layout.model, lambda model: _infer(model, source), dims, layout), layout
+
+
+def _insides_of(
+    inferred: Any, source: str, dims: Mapping[str, int], known: Mapping[str, int] | None = None
+) -> Insides:
+    """What can be laid out: that of which all is known. Without `known` that is looked for, too."""
+    insides = Insides(known=known or {})
+    for _ in range(MOST_LAYOUTS):
+        flat, layout = insides.flat(inferred, source, dims)
+        found = {} if known is not None else layout.decided(shapes_of(flat.graph, dims), _numbers(flat.graph))
+        unknown = unknown_calls(flat, dims, layout, source)
+        if not found.keys() <= insides.known.keys():
+            insides = replace(insides, known={**insides.known, **found})
+        elif unknown:
+            insides = replace(insides, left=insides.left | unknown)
+        else:
+            return insides
+    return replace(insides, left=frozenset(node_names(inferred.graph)))
+
+
+def _planned(plan: Callable[[Flatten], Graph], find: Callable[[], Insides], source: str) -> Graph:
+    """The graph that `plan` makes of the model with the insides that `find` gives, else without any."""
+    try:
+        insides = find()
+        return plan(lambda inferred, dims: insides.flat(inferred, source, dims))
+    except InputError as error:
+        try:
+            return plan(_without_insides)
+        except InputError:
+            raise error from None
+
+
+def _without_insides(inferred: Any, _: Mapping[str, int]) -> tuple[Any, Layout]:
+    return inferred, as_it_is(inferred)
 
 
 def _symbolic(model: Any, hints: Mapping[str, int], dims: Mapping[str, int], path: Path) -> Graph:
     """The graph with formulas in the dimensions that have hints; those in `dims` are bound already."""
+    source = path.name
 
     def at(point: Mapping[str, int]) -> Any:
         copied = type(model)()
         copied.CopyFrom(model)
-        bind(copied.graph, point, path.name)
-        return infer_fixed(copied, lambda model: _infer(model, path.name), point)
+        bind(copied.graph, point, source)
+        return infer_fixed(copied, lambda model: _infer(model, source), point)
 
     try:
         inferred = at(hints)
     except InputError as error:
-        raise hints_refused(error, path.name, hints) from None
-    graph = to_graph(inferred, path, {**dims, **hints})
+        raise hints_refused(error, source, hints) from None
+    sizes = {**dims, **hints}
     names = symbol_names(list(hints))
 
-    def shapes_at(point: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-        return shapes_of(at(point).graph, point)
+    def insides() -> Insides:
+        # Which branch is taken has to hold for all sizes.
+        known = _insides_of(at({}), source, dims).known
+        return _insides_of(inferred, source, sizes, known)
 
-    return with_formulas(graph, names, hints, shapes_at, inferred.graph.node, path.name)
+    def plan(flatten: Flatten) -> Graph:
+        flat, layout = flatten(inferred, sizes)
+        graph = to_graph(flat, path, sizes, layout)
+
+        def shapes_at(point: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+            flat, layout = flatten(at(point), point)
+            unknown = unknown_calls(flat, point, layout, source)
+            return {} if unknown else shapes_of(flat.graph, point)
+
+        return with_formulas(graph, names, hints, shapes_at, flat.graph.node, source)
+
+    return _planned(plan, insides, source) if runs_graphs(model.graph) else plan(_without_insides)
 
 
 def _read(path: Path) -> Any:
@@ -163,6 +242,9 @@ def _drop_weights(graph: Any) -> None:
             for field in _DATA_FIELDS:
                 tensor.ClearField(field)
             tensor.data_location = TensorProto.EXTERNAL
+    for node in graph.node:
+        for inner in subgraphs(node):
+            _drop_weights(inner)
 
 
 def _infer(model: Any, source: str) -> Any:
@@ -178,21 +260,24 @@ def _infer(model: Any, source: str) -> Any:
         ) from None
 
 
-def infer_fixed(model: Any, infer: Callable[[Any], Any], dims: Mapping[str, int]) -> Any:
-    """`infer(model)`, repeated while evaluating constant nodes of `model` (in place) brings more shapes."""
+def infer_fixed(
+    model: Any, infer: Callable[[Any], Any], dims: Mapping[str, int], layout: Layout | None = None
+) -> Any:
+    """`infer(model)`, repeated while evaluating constant nodes of `model` (in place) brings more shapes, or
+    `layout`, whose model it is, knows more."""
     inferred = infer(model)
     tried: set[int] = set()
     for _ in range(min(MOST_ROUNDS, MOST_INFERRED // max(1, len(model.graph.node)))):
         shapes = shapes_of(inferred.graph, dims)
         missing = any(out and out not in shapes for node in model.graph.node for out in node.output)
-        if not missing or not _evaluate(model.graph, shapes, _opset(model), tried):
+        if not missing:
+            return inferred
+        evaluated = _evaluate(model.graph, shapes, opset_version(model), tried)
+        filled = layout is not None and layout.fill(inferred.graph, shapes, _numbers(model.graph))
+        if not evaluated and not filled:
             return inferred
         inferred = infer(model)
     return inferred
-
-
-def _opset(model: Any) -> int:
-    return next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1)
 
 
 def shapes_of(graph: Any, dims: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
@@ -211,13 +296,10 @@ def _evaluate(graph: Any, shapes: Mapping[str, tuple[int, ...]], opset: int, tri
     place, none is run again."""
     from onnx import helper, numpy_helper
 
-    known: dict[str, Array] = {}
-    for tensor in graph.initializer:
-        known.update(_array(tensor.name, tensor))
+    known = _numbers(graph)
     found = False
     for place, node in enumerate(graph.node):
         if node.op_type == "Constant" and node.domain in STANDARD_DOMAINS and node.output:
-            known.update(_constant(node))
             continue
         result = _measured(node, shapes)
         if result is None and place not in tried and len(tried) < MOST_EVALUATED and _is_known(node, known):
@@ -231,6 +313,17 @@ def _evaluate(graph: Any, shapes: Mapping[str, tuple[int, ...]], opset: int, tri
         node.CopyFrom(helper.make_node("Constant", [], [output], name=node.name, value=value))
         found = True
     return found
+
+
+def _numbers(graph: Any) -> dict[str, Array]:
+    """The small weights and constants of a graph, by name."""
+    known: dict[str, Array] = {}
+    for tensor in graph.initializer:
+        known.update(_array(tensor.name, tensor))
+    for node in graph.node:
+        if node.op_type == "Constant" and node.domain in STANDARD_DOMAINS and node.output:
+            known.update(_constant(node))
+    return known
 
 
 def _array(name: str, tensor: Any) -> dict[str, Array]:
