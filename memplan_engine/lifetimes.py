@@ -82,6 +82,7 @@ def branch_gaps(graph: Graph, schedule: Schedule) -> dict[str, tuple[Gap, ...]]:
             # Made anew: what the branch before has made is not there when this one runs.
             if name not in read and depth is not None and _is_inside(begin, path[depth][0], path[:depth]):
                 gaps.setdefault(name, []).append(Gap(ends[before[: depth + 1]], step))
+                began[name] = path
             last[name] = path
     return {name: tuple(gap for gap in own if gap.start < gap.end) for name, own in gaps.items()}
 

@@ -172,6 +172,18 @@ def test_what_branches_read_is_held_to_their_end(tmp_path: Path) -> None:
     assert {"flag", "big"} <= {*next(op for op in made.ops if op.name == "If_1").inputs}
 
 
+def test_a_result_is_not_there_before_its_branch_makes_it(tmp_path: Path) -> None:
+    """By hand: `y` is made in three branches, the last of which holds two values at a time before that."""
+    chain = graph([node("Neg", "x", "a"), node("Neg", "a", "b"), node("Neg", "b", "g")], [plain("g")])
+    inner = node(
+        "If", "flag", "f", then_branch=graph([node("Neg", "x", "t")], [plain("t")]), else_branch=chain
+    )
+    then = graph([node("Neg", "x", "t")], [plain("t")])
+    nodes = [node("If", "flag", "y", then_branch=then, else_branch=graph([inner], [plain("f")]))]
+    made = read(tmp_path, model(nodes, [X, FLAG], [value("y", 4, 8)]))
+    assert peak(made) == 2 * SMALL
+
+
 def test_branches_of_different_sizes_share_the_larger(tmp_path: Path) -> None:
     """By hand: 64 rows of 8 in one branch, 16 in the other; their result negated."""
     first = [node("Slice", "x start end", "f")]
