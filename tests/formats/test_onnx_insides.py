@@ -244,6 +244,28 @@ def test_of_a_branch_that_is_always_taken_only_that_one_counts(tmp_path: Path) -
     assert storage_of(made, "y") == "x"
 
 
+def test_conditions_may_depend_on_shapes_that_others_give(tmp_path: Path) -> None:
+    """By hand: x is 4 × 8, turned 8 × 4, so of the second If it is the branch that makes 8 × 512."""
+
+    def by_rows(x: str, y: str, *otherwise: onnx.NodeProto) -> list[onnx.NodeProto]:
+        then = graph([node("Transpose", x, "t")], [plain("t")])
+        return [
+            node("Shape", x, f"{y}.shape"),
+            node("Gather", f"{y}.shape first", f"{y}.rows"),
+            node("Equal", f"{y}.rows four", f"{y}.is_four"),
+            node("If", f"{y}.is_four", y, then_branch=then, else_branch=graph(otherwise, [plain("f")])),
+        ]
+
+    nodes = by_rows("x", "a", node("Relu", "x", "f")) + by_rows("a", "y", node("MatMul", "a wide", "f"))
+    wide = weight("wide", np.ones((4, 512), np.float32))
+    made = read(
+        tmp_path,
+        model(nodes, [X], [plain("y")], [wide, weight("first", np.int64(0)), weight("four", np.int64(4))]),
+    )
+    assert [op.kind for op in made.ops] == ["Transpose", "If.then", "MatMul", "If.else"]
+    assert peak(made) == SMALL + 8 * 512 * 4
+
+
 def scan(
     x: Sequence[int], *, opset: int = 17, batch: tuple[int, ...] = (), **axes: list[int]
 ) -> onnx.ModelProto:

@@ -161,9 +161,11 @@ class _Flattening:
         self.types[name] = kind
         self.layout.model.graph.value_info.add(name=name).type.CopyFrom(kind)
 
-    def _link(self, target: str, sources: Sequence[str], shape: Callable[..., Shape | None]) -> None:
+    def _link(
+        self, target: str, sources: Sequence[str], shape: Callable[..., Shape | None], control: str = ""
+    ) -> None:
         if target:
-            self.layout.links.append(Link(target, tuple(sources), shape))
+            self.layout.links.append(Link(target, tuple(sources), shape, control))
 
     def _add(self, call: _Node, part: Part, kind: str, outputs: Sequence[str]) -> None:
         """Add a node of DOMAIN that makes `outputs`."""
@@ -206,7 +208,7 @@ class _Flattening:
                 else:
                     kind = f"If.{branch}"
         for out, sources in zip(call.outputs, zip(*results, strict=False), strict=False):
-            self._link(out, sources, largest)
+            self._link(out, sources, largest, call.inputs[0])
             if taken is not None and out:
                 self.layout.homes[out] = sources[0]
         # A branch that is always taken runs as if it stood outside.

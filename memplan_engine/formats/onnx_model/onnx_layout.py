@@ -32,11 +32,20 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A value whose shape follows from those of `sources`, and from numbers that are known."""
+    """A value whose shape follows from those of `sources`, and from numbers that are known: only from that of
+    the first source where `control` is true, of the last one where it is false."""
 
     target: str
     sources: tuple[str, ...]
     shape: Callable[[Sequence[Shape], Numbers], Shape | None]
+    control: str = ""
+
+    def taken(self, numbers: Numbers) -> tuple[str, ...]:
+        """Return the sources that count."""
+        control = _number(numbers, self.control)
+        if control is None:
+            return self.sources
+        return self.sources[:1] if control else self.sources[-1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +101,14 @@ class Layout:
         while before < len(known):
             before = len(known)
             for link in self.links:
-                if link.target in known or not known.keys() >= {*link.sources}:
+                sources = link.taken(numbers)
+                if link.target in known or not known.keys() >= {*sources}:
                     continue
-                shape = link.shape([known[name] for name in link.sources], numbers)
+                shape = link.shape([known[name] for name in sources], numbers)
                 if shape is None or not _may_be(types.get(link.target), shape):
                     continue
                 known[link.target] = shape
-                element = elements.get(link.target) or elements.get(link.sources[0], 0)
+                element = elements.get(link.target) or elements.get(sources[0], 0)
                 elements[link.target] = element
                 info = infos[link.target] if link.target in infos else graph.value_info.add(name=link.target)
                 info.type.CopyFrom(tensor_type(element, shape))

@@ -21,9 +21,10 @@ _MOST_FIELDS = 4096
 class OnnxImporter:
     """Models in ONNX's own format. Weights in other files are not opened and need not be there.
 
-    The graphs inside If, Loop and Scan are not planned: what they read from outside counts as read by their
-    node. Reshape, Squeeze, Unsqueeze, Flatten, Identity and Dropout at inference share their input's storage.
-    Nodes that only make constants are folded; outputs that are optional and unused are left out.
+    What is inside If, Loop and Scan is laid out before them where all of it is known (`onnx_insides`). What
+    they read from outside counts as read by their node. Reshape, Squeeze, Unsqueeze, Flatten, Identity and
+    Dropout at inference share their input's storage. Nodes that only make constants are folded; outputs that
+    are optional and unused are left out.
     """
 
     name: str = "onnx"
