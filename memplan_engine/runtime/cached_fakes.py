@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from torch._ops import _higher_order_ops
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, _BypassDispatchCache
 
 BY_FLAGS = ("aten::convolution", "aten::convolution_backward", "aten::_fused_sdp_choice")
@@ -16,6 +17,11 @@ BY_FLAGS = ("aten::convolution", "aten::convolution_backward", "aten::_fused_sdp
 class _CachedFakes(FakeTensorMode):
     """torch's cache, but for what it would give another storage the second time: it keeps the form of a
     tensor, not how large a storage was that only a part of is shown of (a copy of a slice)."""
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Whether Dynamo may take functions apart under this mode, as it does without any."""
+        return True
 
     def _validate_cache_key(self, func: Any, args: Any, kwargs: Any) -> None:
         if func.name().partition(".")[0] in BY_FLAGS:
@@ -46,6 +52,10 @@ def _is_whole(tensor: FakeTensor) -> bool:
 def cached_fakes() -> Iterator[FakeTensorMode]:
     """A mode as `fake_mode(unknown_sizes=False)` gives, with the cache, which is torch's one for all modes:
     nothing that was worked out elsewhere is in it, and nothing stays."""
+    for operator in _higher_order_ops.values():
+        # Found by the exact type of a mode.
+        if FakeTensorMode in operator.python_key_table:
+            operator.python_key_table[_CachedFakes] = operator.python_key_table[FakeTensorMode]
     mode = _CachedFakes(shape_env=None, static_shapes=True, allow_non_fake_inputs=True)
     FakeTensorMode.cache_clear()
     try:

@@ -20,6 +20,8 @@ from memplan_engine.torch_capture.torch_operators import as_on_cpu, gives_views,
 GIVES_BACK_NEW = {"aten::lift_fresh", "aten::lift"}
 """Operators that give back their argument, which nobody else has seen before: `torch.tensor(…)`."""
 STRIDED = torch.strided
+BELOW_AUTOGRAD = torch._C.DispatchKey.AutogradFunctionality
+"""The dispatch key that is excluded where no kernel of autograd runs."""
 FOLDING = ("aten::linear", "aten::matmul")
 """Composite operators that choose by whether weights want gradients."""
 OTHERWISE_FAKE = ("aten.one_hot",)
@@ -286,11 +288,11 @@ def _is_taken_apart(operator: Any) -> bool:
 def comes_whole(operator: Any, args: Any, kwargs: Any) -> bool:
     """Return whether a mode sees `operator` before it is taken apart into those that it is made of.
 
-    It does in inference mode, and for tensors that were made there: they lack the keys of autograd, whose
-    kernels take composite operators apart above all modes."""
+    Kernels of autograd take composite operators apart above all modes. They do not run in inference mode, for
+    tensors that were made there, and in the functions that `cond` and its like call."""
     if not _is_taken_apart(operator):
         return False
-    return torch.is_inference_mode_enabled() or any(
+    return torch._C._dispatch_tls_is_dispatch_key_excluded(BELOW_AUTOGRAD) or any(
         each.is_inference() for each in tensors_in((args, kwargs))
     )
 

@@ -65,10 +65,10 @@ class Assumed:
                 return False
             passes = passing(sys._getframe(1))
             if passes is None and self._asks_of_prompts(sys._getframe(1)):
-                self._note("prompts of `generate` as without padding")
+                self.note("prompts of `generate` as without padding")
                 return False
             if passes is not None:
-                self._note(f"what is checked {who_asks()} as right")
+                self.note(f"what is checked {who_asks()} as right")
             return passes
         asker = self._asker(sys._getframe(1))
         if not args[0].dtype.is_floating_point:
@@ -80,7 +80,7 @@ class Assumed:
             # A loss that is less each time, and never the bound of a first step.
             self._searches += 1
             return ONE / (1 + self._searches)
-        self._note(f"the value of a tensor of shape {tuple(args[0].shape)}, asked for {who_asks()}, as 1")
+        self.note(f"the value of a tensor of shape {tuple(args[0].shape)}, asked for {who_asks()}, as 1")
         return ONE
 
     def result(self, operator: Any, args: Any, result: Any, known: KnownValues) -> bool | None:
@@ -91,24 +91,24 @@ class Assumed:
             return None
         name = operator._schema.name
         if name == "aten::isin" and self._asker(sys._getframe(1)) == GENERATION:
-            self._note("no sequence as ended before `generate` has made all of its tokens")
+            self.note("no sequence as ended before `generate` has made all of its tokens")
             return False
         finite = _finite(name, args)
         if finite is not None:
-            self._note(f"numbers, looked at {who_asks()}, as finite")
+            self.note(f"numbers, looked at {who_asks()}, as finite")
             return finite
         if name not in COMPARISONS or result.dim():
             return None
         if self._asker(sys._getframe(1)) == LBFGS:
-            self._note(f"searches {who_asks()} as going on for as many steps as they may")
+            self.note(f"searches {who_asks()} as going on for as many steps as they may")
             if name == "aten::le" and isinstance(args[1], torch.Tensor):
-                self._note(LINE_SEARCH)
+                self.note(LINE_SEARCH)
             return _goes_on(name, args[1])
         values = [self._number(arg, known) for arg in args[:2]]
         if None in values:
             return None
         if any(isinstance(arg, torch.Tensor) and known.of(arg) is None for arg in args[:2]):
-            self._note(f"a number, compared {who_asks()}, as 1")
+            self.note(f"a number, compared {who_asks()}, as 1")
         return COMPARISONS[name](*values)
 
     def _number(self, arg: Any, known: KnownValues) -> Any:
@@ -128,12 +128,13 @@ class Assumed:
         """What every element of `tensor` is taken as, which a line of the user's asks for: a whole number
         counts, and is no size; any number that a model asks for steers it nowhere."""
         values = "values" if tensor.dim() else "value"
-        self._note(f"the {values} of a tensor of shape {tuple(tensor.shape)}, asked for {who_asks()}, as 1")
+        self.note(f"the {values} of a tensor of shape {tuple(tensor.shape)}, asked for {who_asks()}, as 1")
         if not tensor.is_floating_point():
             return UnknownCount(1, who_asks())
         return UnknownNumber(ONE, who_asks()) if self.within_model() else ONE
 
-    def _note(self, note: str) -> None:
+    def note(self, note: str) -> None:
+        """Say once that the run rests on `note`."""
         self.notes[note] = None
 
     def _asks_of_prompts(self, frame: FrameType | None) -> bool:

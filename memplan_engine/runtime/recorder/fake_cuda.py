@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch._subclasses import fake_impls, fake_tensor
 from torch._subclasses.fake_impls import op_implementations_dict
+from torch.autograd.function import BackwardCFunction
 from torch.utils import _pytree as pytree
 
 from memplan_engine.runtime.recorder.cuda_kernels import SHAPES
@@ -30,6 +31,7 @@ and one for CompositeImplicitAutograd. A build without CUDA takes them apart. te
 reads the file again."""
 
 
+_APPLY: Any = BackwardCFunction.apply
 ROOM = 64
 """Rows that are asked for at once."""
 
@@ -71,10 +73,18 @@ class FakeCuda:
                 (fake_tensor, "run_fallback_kernel", _on_the_cpu),
                 (fake_impls, "run_fallback_kernel", _on_the_cpu),
                 (fake_tensor.FakeTensorMode, "avoid_device_init", property(lambda mode: True)),
+                (BackwardCFunction, "apply", _backward),
             ):
                 yield
         finally:
             op_implementations_dict[pin] = unpinned
+
+
+def _backward(node: Any, *gradients: Any) -> Any:
+    """Run the backward pass of a Function, in autograd's thread of the device. What a fake mode sets for its
+    own thread holds there too: `torch.tensor(…, device="cuda")` makes no real tensor."""
+    torch._C._set_only_lift_cpu_tensors(True)
+    return _APPLY(node, *gradients)
 
 
 def _pinned(mode: Any, operator: Any, tensor: torch.Tensor, device: Any = None) -> torch.Tensor:

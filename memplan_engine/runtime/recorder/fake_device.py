@@ -7,16 +7,18 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError
 from memplan_engine.recordings.observation import Observation
 from memplan_engine.runtime.recorder.cuda_library import NoGuardError, guard_content, loaded_guard
-from memplan_engine.runtime.recorder.cuda_stand_in import as_on_the_cpu
 from memplan_engine.runtime.recorder.fake_cuda import CUDNN, FakeCuda
 from memplan_engine.runtime.recorder.own_process import observed_apart
-from memplan_engine.torch_capture.torch_fake import fake_mode
+from memplan_engine.torch_capture.torch_fake import fake_mode, on_host, patched
 
 DEVICES = ("cpu", "cuda")
 """What a run may be predicted for."""
@@ -154,7 +156,39 @@ def _standing_in(why: str, cards: int) -> Iterator[None]:
     """With the CPU in place of the device."""
     together = ", all cards as one" if cards > 1 else ""
     assumed = f"cuda taken as the CPU, with its kernels{together}: {why}"
-    with as_on_the_cpu(), _being(CurrentDevice(assumed=(assumed,))):
+    with _as_on_the_cpu(), _being(CurrentDevice(assumed=(assumed,))):
+        yield
+
+
+class _ToTheCpu(TorchFunctionMode):
+    """Has every call that names the device name the CPU."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.Tensor.cuda:
+            return args[0]
+        if func is torch.Tensor.pin_memory:
+            return args[0].clone()
+        if func is torch.Tensor.to or "device" in kwargs:
+            args, kwargs = pytree.tree_map(_named, (args, kwargs))
+        return func(*args, **kwargs)
+
+
+def _named(leaf: Any) -> Any:
+    if isinstance(leaf, str) and leaf.partition(":")[0] == "cuda":
+        return torch.device("cpu")
+    return on_host(leaf)
+
+
+@contextmanager
+def _as_on_the_cpu() -> Iterator[None]:
+    """With the device "cuda" as another name of the CPU, and autocast for it as the CPU's."""
+    make = torch.amp.autocast_mode.autocast.__init__
+
+    def made(context: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
+        make(context, "cpu" if device_type == "cuda" else device_type, *args, **kwargs)
+
+    with patched((torch.amp.autocast_mode.autocast, "__init__", made)), _ToTheCpu():
         yield
 
 

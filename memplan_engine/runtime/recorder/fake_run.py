@@ -26,6 +26,7 @@ from memplan_engine.runtime.recorder.asked_values import answering_python
 from memplan_engine.runtime.recorder.assumed_values import Assumed
 from memplan_engine.runtime.recorder.calibrated_ops import CalibratedOps, check_calibration
 from memplan_engine.runtime.recorder.fake_device import current_device, observed_on, target_of
+from memplan_engine.runtime.recorder.higher_order import HigherOrder, functions_compiled
 from memplan_engine.runtime.recorder.left_as_found import left_as_found
 from memplan_engine.runtime.recorder.op_origins import OpOrigins
 from memplan_engine.runtime.recorder.op_recorder import (
@@ -197,6 +198,8 @@ def _copied(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
 @contextmanager
 def _faking(label: str, expected: str) -> Iterator[FakeTwins]:
     """With what eager mode takes, for fake tensors; errors are InputErrors."""
+    # torch remembers its functions: as they are, not as they are patched.
+    torch.overrides.get_overridable_functions()
     # What the model compiles itself must not run on fake tensors, which have no bytes.
     alone = torch.compiler.set_stance("force_eager")
     with (
@@ -306,7 +309,8 @@ class _FakeRun:
         self.assumed.within_model = lambda: bool(modules.running)
         kernels = None if self.kernels is None else self.kernels()
         origins = OpOrigins(modules, owners, _called.__code__)
-        recorder = Recorder(origins, most_steps, current_device(), kernels)
+        higher_order = HigherOrder(self.call.values, self.assumed, self.label)
+        recorder = Recorder(origins, most_steps, current_device(), kernels, higher_order)
         self._given(recorder.flow.table, state)
         mode, values = self.call.twins.mode, self.call.values
         result = None
@@ -316,6 +320,7 @@ class _FakeRun:
             answering(values, self.label, self.assumed),
             answering_python(values, self.assumed, self.label),
             recording(recorder, makes_models),
+            functions_compiled(recorder, modules, mode),
         ):
             result = _called(run)
         self._steps, self._replaced = recorder.step_ends, recorder.replaced

@@ -29,6 +29,10 @@ PLUMBING = ("torch/_compile.py", "torch/_dynamo/", "torch/_subclasses/", "torch/
 """Through which torch calls a mode."""
 COMPILER = ("torch/_dynamo/eval_frame.py", "compile_wrapper")
 """The function of torch's through which what `torch.compile` has made is called."""
+OWN_CALLS = ("torch/_higher_order_ops/", "torch/nn/attention/flex_attention.py")
+"""Where eager mode itself calls it: for operators that take functions, which it has Dynamo take apart."""
+CALL = "torch/nn/modules/module.py"
+"""Where every module is called, which is no layer."""
 
 
 class Code(Enum):
@@ -74,8 +78,9 @@ class OpOrigins:
         self._sources: dict[int, int] = {}
         self._numbered: dict[int, tuple[str, tuple[int, ...], int]] = {}
 
-    def here(self) -> Origin:
-        """Of the op that has just reached the dispatcher."""
+    def here(self, has_gradient: bool = False) -> Origin:
+        """Of the op that has just reached the dispatcher; one that `has_gradient` has it where autograd is
+        off, too, in the forward pass of a Function."""
         calls, line, stage = self._walk(sys._getframe(2))
         if self.updating:
             stage = Stage.OPTIMIZER
@@ -84,7 +89,7 @@ class OpOrigins:
             module, forward_calls, forward_line = self._differentiated()
             calls = (*calls, *forward_calls) if line == NO_SOURCE else calls
             line = forward_line if line == NO_SOURCE else line
-        elif stage is not Stage.OPTIMIZER and torch.is_grad_enabled():
+        elif stage is not Stage.OPTIMIZER and (has_gradient or torch.is_grad_enabled()):
             number: int = torch._C._autograd._get_sequence_nr() - 1
             self._numbered.setdefault(number, (module, calls, line))
         stack = self._stacks.setdefault((stage is Stage.BACKWARD, *calls), len(self._stacks))
@@ -112,7 +117,7 @@ class OpOrigins:
         while frame is not None and frame.f_code is not self.boundary:
             code = self._kind(frame.f_code)
             if code is Code.COMPILED:
-                self.compiled = True
+                self.compiled = self.compiled or not _is_own_call(frame.f_back)
             elif code is not Code.OURS:
                 key = (id(frame.f_code), frame.f_lineno)
                 number = self._frames.get(key)
@@ -157,6 +162,10 @@ class OpOrigins:
         return tuple(_source(*self._calls[number]) for number in self._sources)
 
 
+def _is_own_call(frame: FrameType | None) -> bool:
+    return frame is not None and portable_path(frame.f_code.co_filename).startswith(OWN_CALLS)
+
+
 def _source(code: CodeType, line: int) -> Source:
     text = linecache.getline(code.co_filename, line).strip()[:MAX_CODE]
     return Source(portable_path(code.co_filename), line, text)
@@ -171,6 +180,8 @@ def _kind_of(file: str, function: str) -> Code:
         return Code.OURS
     if function == ENGINE:
         return Code.ENGINE
+    if path == CALL:
+        return Code.OTHER
     for kind, places in ((Code.GRADIENT, AUTOGRAD), (Code.CHECKPOINT, CHECKPOINT), (Code.LIBRARY, LIBRARY)):
         if path.startswith(places):
             return kind

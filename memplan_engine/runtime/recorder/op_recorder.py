@@ -25,7 +25,8 @@ from memplan_engine.runtime.recorder.eager_kernels import as_in_eager
 from memplan_engine.runtime.recorder.fake_device import CurrentDevice
 from memplan_engine.runtime.recorder.flow_log import FlowLog
 from memplan_engine.runtime.recorder.op_origins import OpOrigins, Origin
-from memplan_engine.torch_capture.torch_storages import OperatorMode
+from memplan_engine.torch_capture.torch_fake import storage_of
+from memplan_engine.torch_capture.torch_storages import OperatorMode, tensors_in
 from memplan_engine.torch_capture.training.torch_recipe import kept_by_optimizers
 
 IGNORED = ("prim::device", "profiler::", "memplan::", "mkldnn::_is_")
@@ -46,6 +47,13 @@ class KernelLog(Protocol):
         """`flow` of the run that is over, with what was noted."""
 
 
+class FunctionCalls(Protocol):
+    """Runs operators that take functions."""
+
+    def run(self, operator: Any, args: Any, kwargs: Any, mode: OperatorMode) -> Any:
+        """Return what `operator` gives; `mode` sees the operators that its functions call."""
+
+
 class Enough(BaseException):
     """As many steps as were wanted have been taken. No error: what a script catches must not be this."""
 
@@ -60,9 +68,10 @@ class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
         most_steps: int | None = None,
         device: CurrentDevice | None = None,
         kernels: KernelLog | None = None,
+        higher_order: FunctionCalls | None = None,
     ) -> None:
         super().__init__()
-        self.kernels = kernels
+        self.kernels, self.higher_order = kernels, higher_order
         self.origins, self.most_steps = origins, most_steps
         self.step_ends: list[int] = []
         """After each step that an optimizer took, how many ops there were."""
@@ -72,10 +81,17 @@ class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
         self.ops, self.flow = OpLog(), FlowLog(device)
         self.inside = False
         """Whether an operator runs."""
+        self.is_paused = False
+        """Whether what runs is not noted."""
         self._ignored: dict[Any, bool] = {}
 
     def operate(self, operator: Any, args: Any, kwargs: Any) -> Any:
         """Run it, in storages as CPU kernels make them, and note what it did."""
+        if self.is_paused:
+            return operator(*args, **kwargs)
+        if self.higher_order is not None and isinstance(operator, torch._ops.HigherOrderOperator):
+            self.origins.here(has_gradient=True)
+            return self.higher_order.run(operator, args, kwargs, self)
         ignored = self._ignored.get(operator)
         if ignored is None:
             ignored = self._ignored[operator] = operator.name().startswith(IGNORED)
@@ -100,6 +116,19 @@ class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
         self.flow.begin(self.ops.begin("", operator, origin.stack), origin)
         if self.kernels is not None:
             self.kernels.begin()
+
+    @contextmanager
+    def paused(self, is_paused: bool = True) -> Iterator[None]:
+        """Note nothing meanwhile; with `is_paused=False` note everything, within such a pause too."""
+        before, self.is_paused = self.is_paused, is_paused
+        try:
+            yield
+        finally:
+            self.is_paused = before
+
+    def has_seen(self, value: Any) -> bool:
+        """Return whether `value` is a tensor whose storage was there before the run or was noted in it."""
+        return any(self.flow.table.known(storage_of(each)) is not None for each in tensors_in(value))
 
     def resized(self, storage: torch.UntypedStorage) -> None:
         """A storage that is known has been given another size by itself: an op of its own."""

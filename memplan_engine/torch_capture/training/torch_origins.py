@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from memplan_engine.torch_capture.torch_source import FRAME, MAX_CODE, is_users,
 from memplan_engine.torch_capture.training.torch_recipe import take_step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import torch
     from torch.fx import Graph, Node
@@ -67,9 +67,22 @@ class RunningModules(AbstractContextManager["RunningModules"]):
 
         torch.nn.Module.__call__ = self._call  # type: ignore[method-assign]
 
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Have modules be called as torch calls them, which Dynamo takes apart."""
+        import torch
+
+        called, torch.nn.Module.__call__ = torch.nn.Module.__call__, self._call  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            torch.nn.Module.__call__ = called  # type: ignore[method-assign]
+
     def path_of(self, module: torch.nn.Module) -> str | None:
-        """The path of `module`, None where it is not known."""
-        if self.adopt is not None and not self.running and id(module) not in self.paths:
+        """The path of `module`, None where it is not known. What autograd calls first is no model: it is the
+        graph of a gradient."""
+        known = self.running or id(module) in self.paths or current_gradient() is not None
+        if self.adopt is not None and not known:
             name = type(module).__name__
             below = module.named_modules(prefix=name)
             self.paths |= {id(each): path for path, each in below if id(each) not in self.paths}
