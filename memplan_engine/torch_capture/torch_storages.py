@@ -276,13 +276,13 @@ def is_composite(operator: Any) -> bool:
 
 
 @cache
-def _is_taken_apart(operator: Any) -> bool:
-    """Whether eager mode runs `operator` as others: it is composite, and the CPU has no kernel for it."""
+def _is_taken_apart(operator: Any, device: str) -> bool:
+    """Whether eager mode runs `operator` as others: it is composite, and `device` has no kernel for it."""
     if not isinstance(operator, torch._ops.OpOverload) or operator.namespace != "aten":
         return False
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
     name = operator.name()  # type: ignore[no-untyped-call]
-    return is_composite(operator) and not has_kernel(name, "CPU")
+    return is_composite(operator) and not has_kernel(name, device)
 
 
 def comes_whole(operator: Any, args: Any, kwargs: Any) -> bool:
@@ -290,11 +290,14 @@ def comes_whole(operator: Any, args: Any, kwargs: Any) -> bool:
 
     Kernels of autograd take composite operators apart above all modes. They do not run in inference mode, for
     tensors that were made there, and in the functions that `cond` and its like call."""
-    if not _is_taken_apart(operator):
+    if not any(_is_taken_apart(operator, key) for key in ("CPU", "CUDA")):
         return False
-    return torch._C._dispatch_tls_is_dispatch_key_excluded(BELOW_AUTOGRAD) or any(
-        each.is_inference() for each in tensors_in((args, kwargs))
-    )
+    tensors = list(tensors_in((args, kwargs)))
+    on_card = any(each.device.type == "cuda" for each in tensors)
+    if not _is_taken_apart(operator, "CUDA" if on_card else "CPU"):
+        return False
+    below_autograd = torch._C._dispatch_tls_is_dispatch_key_excluded(BELOW_AUTOGRAD)
+    return below_autograd or any(each.is_inference() for each in tensors)
 
 
 def taken_apart(operator: Any, args: Any, kwargs: Any) -> Any:
