@@ -11,8 +11,9 @@ class Scope(StrEnum):
     GRAPH: the storages of a graph. WITH_TEMPORARIES: also what the operators inside its ops make and let go.
     WITH_KERNELS: also what their kernels take for themselves, by a calibration. EAGER: all that one real run
     allocated. PREDICTED: all that an eager run allocates, by fake tensors; PREDICTED_WITH_KERNELS: and what
-    its kernels take, by a calibration. PART: what was recorded of one real run, which may have needed more.
-    BUFFERS: the buffers somebody listed.
+    its kernels take, by a calibration. UNCOMPILED: as PREDICTED, of a run that `torch.compile` compiles,
+    which allocates something else; UNCOMPILED_WITH_KERNELS: as PREDICTED_WITH_KERNELS, of such a run. PART:
+    what was recorded of one real run, which may have needed more. BUFFERS: the buffers somebody listed.
     """
 
     GRAPH = "graph"
@@ -21,10 +22,14 @@ class Scope(StrEnum):
     EAGER = "eager"
     PREDICTED = "eager_predicted"
     PREDICTED_WITH_KERNELS = "eager_predicted_with_kernels"
+    UNCOMPILED = "eager_predicted_uncompiled"
+    UNCOMPILED_WITH_KERNELS = "eager_predicted_uncompiled_with_kernels"
     PART = "eager_part"
     BUFFERS = "buffers"
 
 
+OF_COMPILED_RUNS = frozenset({Scope.UNCOMPILED, Scope.UNCOMPILED_WITH_KERNELS})
+"""Scopes of figures of the Python that `torch.compile` compiles."""
 _COUNTED = {
     Scope.GRAPH: "the graph's storages; temporaries inside ops are unknown",
     Scope.WITH_TEMPORARIES: "the graph's storages and the temporaries inside its ops; an eager run "
@@ -37,6 +42,11 @@ _COUNTED = {
     "scratch of kernels is not counted",
     Scope.PREDICTED_WITH_KERNELS: "eager, predicted: what operators return in an eager run, by a run on fake "
     "tensors, and, calibrated (by formulas fitted on one machine), what kernels take for themselves",
+    Scope.UNCOMPILED: "eager, predicted, of a run that torch.compile compiles: what operators return in an "
+    "eager run of its Python; the compiled run holds more or less",
+    Scope.UNCOMPILED_WITH_KERNELS: "eager, predicted, of a run that torch.compile compiles: what operators "
+    "return in an eager run of its Python and, calibrated (by formulas fitted on one machine), what kernels "
+    "take for themselves; the compiled run holds more or less",
     Scope.PART: "what was recorded of one real run; the run may have needed more",
     Scope.BUFFERS: "the buffers listed",
 }

@@ -20,6 +20,25 @@ class Reason(StrEnum):
     UNKNOWN_INSIDE = "what is inside an op is not planned"
     UNKNOWN_SIZES = "some sizes depend on the data"
     PARTIAL = "the recording is partial"
+    COMPILED = "the run is compiled, and the figure is of its eager Python"
+
+    @property
+    def meaning(self) -> str:
+        """What it says of the figures, in one sentence."""
+        if self is Reason.COMPILED:
+            return "The compiled run may hold more or less than the figures count"
+        return "A run may hold more than the figures count"
+
+
+def doubted(verdict: Verdict, reason: Reason | None) -> tuple[Verdict, Reason | None]:
+    """Return UNDECIDED and `reason` where that leaves `verdict` open, else `verdict` and None.
+
+    Of a run that may hold more than its figures count it is open whether it fits; that it does not is proved.
+    The figures of a compiled run's Python prove neither.
+    """
+    if reason is None or (verdict is Verdict.DOES_NOT_FIT and reason is not Reason.COMPILED):
+        return verdict, None
+    return Verdict.UNDECIDED, reason
 
 
 EXIT_CODES = {Verdict.FITS: 0, Verdict.DOES_NOT_FIT: 1, Verdict.UNDECIDED: 3}

@@ -25,6 +25,7 @@ from memplan_engine.problem import Problem
 from memplan_engine.profile import held_bytes, live_at, load_of
 from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.units import format_bytes
+from memplan_engine.verdict import Verdict, doubted
 from memplan_engine.what_if.apply import apply
 from memplan_engine.what_if.edits import Edit
 
@@ -165,9 +166,11 @@ class _Trials:
             self.watch(self.advice(complete=False))
 
     def _fits(self, plan: Plan) -> bool | None:
-        if self.capacity is None or plan.arena_bytes > self.capacity:
-            return None if self.capacity is None else False
-        return True if doubt(plan.problem) is None else None
+        if self.capacity is None:
+            return None
+        placed = Verdict.FITS if plan.arena_bytes <= self.capacity else Verdict.DOES_NOT_FIT
+        verdict, _ = doubted(placed, doubt(plan.problem))
+        return None if verdict is Verdict.UNDECIDED else verdict is Verdict.FITS
 
     def suggestion(self, candidate: Candidate, plan: Plan) -> Suggestion:
         """`candidate`, which has become `plan`."""

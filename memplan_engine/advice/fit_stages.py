@@ -21,7 +21,7 @@ from memplan_engine.rewrites.order.reorder import Reordered
 from memplan_engine.rewrites.reuse.kinds import is_concat
 from memplan_engine.schedule import Schedule, in_order_of
 from memplan_engine.strategies.base import SolveLimits
-from memplan_engine.verdict import Reason, Verdict
+from memplan_engine.verdict import Reason, Verdict, doubted
 
 STAGE_SECONDS = 10.0
 """Of each search of a stage, for the order and for the plan, where no limit is given."""
@@ -201,8 +201,9 @@ def summed_up(
     skipped = tuple((name, why) for name in reached if (why := _left_out(name, graph, only)))
     verdict, proof = _judge(capacity, state, stages, end)
     reason = None
-    if verdict in (Verdict.FITS, Verdict.UNDECIDED) and (reason := doubt(stages[0].plan.problem)):
-        verdict = Verdict.UNDECIDED
+    # Weights and what optimizers keep are the same in a compiled run.
+    if verdict is not None and not (capacity is not None and state > capacity):
+        verdict, reason = doubted(verdict, doubt(stages[0].plan.problem))
     complete = True in fitting or stages[-1].name is end
     return Fitted(capacity, state, tuple(stages), skipped, verdict, proof, complete, held, reason)
 

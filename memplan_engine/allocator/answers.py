@@ -102,12 +102,14 @@ class SettingsAnswer:
     def verdict(self) -> Verdict | None:
         """Return whether every request is met on the device; None without a device.
 
-        FITS: with the most that other things hold there. UNDECIDED: with the least only, or as far as a
-        partial recording shows (`reason`).
+        FITS: with the most that other things hold there. UNDECIDED: with the least only, as far as a partial
+        recording shows, or of the Python of a compiled run (`reason`).
         """
         run = self.on_device
         if run is None or self.device is None:
             return None
+        if self.recording.compiled:
+            return Verdict.UNDECIDED
         if not run.fits or self.recorded_more:
             return Verdict.DOES_NOT_FIT
         whole = not self.recording.partial
@@ -118,6 +120,8 @@ class SettingsAnswer:
         """Return what an undecided verdict depends on; None for any other."""
         if self.verdict is not Verdict.UNDECIDED:
             return None
+        if self.recording.compiled:
+            return Reason.COMPILED
         return Reason.PARTIAL if self.recording.partial else Reason.OTHERS_HOLD
 
     @property

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from memplan_engine.graph import Role, storage_bytes, unknown_sizes
 from memplan_engine.problem import Problem
-from memplan_engine.scope import Scope, scope_summary, scope_words
+from memplan_engine.scope import OF_COMPILED_RUNS, Scope, scope_summary, scope_words
 from memplan_engine.units import exact, format_bytes, format_percent
 from memplan_engine.verdict import Reason, Verdict, verdict_text
 
@@ -22,6 +22,7 @@ _SCRATCH = {
     Scope.WITH_TEMPORARIES: "temporaries",
     Scope.WITH_KERNELS: "temporaries and, calibrated, kernels",
     Scope.PREDICTED_WITH_KERNELS: "calibrated kernels",
+    Scope.UNCOMPILED_WITH_KERNELS: "calibrated kernels",
 }
 
 
@@ -56,10 +57,13 @@ def unknown_insides(problem: Problem) -> tuple[str, ...]:
 
 
 def doubt(problem: Problem) -> Reason | None:
-    """Return why a run may hold more than every figure of `problem`; None for no reason.
+    """Return why a run may hold something else than every figure of `problem`; None for no reason.
 
-    With a doubt, figures are "at least" and whatever fits is undecided.
+    With a doubt whatever fits is undecided, and figures are "at least" (`holds_at_least`). With COMPILED they
+    are no limit either way, and what does not fit is undecided, too.
     """
+    if problem.scope in OF_COMPILED_RUNS:
+        return Reason.COMPILED
     if problem.scope is Scope.PART:
         return Reason.PARTIAL
     if unknown_insides(problem):
@@ -67,6 +71,11 @@ def doubt(problem: Problem) -> Reason | None:
     if problem.origin and unknown_sizes(problem.origin.graph):
         return Reason.UNKNOWN_SIZES
     return None
+
+
+def holds_at_least(problem: Problem) -> bool:
+    """Return whether a run holds what the figures of `problem` count, and may hold more."""
+    return doubt(problem) not in (None, Reason.COMPILED)
 
 
 def _kinds(problem: Problem) -> set[str]:
@@ -103,6 +112,8 @@ def optimal_for(problem: Problem) -> str:
     """What an arena is optimal for when it meets its bound: "the graph's storages"."""
     if problem.scope is Scope.PART:
         return "what was recorded"
+    if problem.scope in OF_COMPILED_RUNS:
+        return "the eager run, not the compiled one"
     if problem.origin is None:
         return "what the run allocated" if problem.scope is Scope.EAGER else "the buffers listed"
     qualifier = " of known size" if unknown_sizes(problem.origin.graph) else ""
@@ -116,7 +127,7 @@ def _outside(problem: Problem) -> str:
 
 def verdict(plan: Plan) -> str:
     """ "optimal" in so many words that nobody takes it for more than it is of; "" where it is not proved."""
-    if not plan.optimal or plan.problem.scope is Scope.PART:
+    if not plan.optimal or doubt(plan.problem) in (Reason.PARTIAL, Reason.COMPILED):
         return ""
     origin = plan.problem.origin
     sizes = " for known sizes" * bool(origin and unknown_sizes(origin.graph))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memplan_engine.analysis.claims import doubt, workspace_name
+from memplan_engine.analysis.claims import holds_at_least, workspace_name
 from memplan_engine.analysis.provenance import ops_at
 from memplan_engine.graph import Role, Workspace, storage_bytes
 from memplan_engine.plan import Plan
@@ -22,7 +22,7 @@ class PlanFigures:
     which is kept for single ops or shared between them (`scratch`) and goes by `workspace_name`. At the peak,
     scratch included, `peak_bytes` are live, `live_at_peak` of them in the arena, with `holes_at_peak` free
     bytes below the topmost buffer; `peak_op` is the first op that runs at `peak_step`, "" without a graph.
-    `at_least`: a run may hold more than these figures count (`claims.doubt`).
+    `at_least`: a run may hold more than these figures count (`claims.holds_at_least`).
     """
 
     arena: int
@@ -78,5 +78,5 @@ def figures_of(plan: Plan, profile: Profile | None = None) -> PlanFigures:
         peak_op=next((op.name for op in ops_at(problem, profile.peak_step)), ""),
         buffers=len(problem),
         scope=problem.scope,
-        at_least=doubt(problem) is not None,
+        at_least=holds_at_least(problem),
     )

@@ -111,6 +111,7 @@ CALIBRATED = {
     Scope.GRAPH: Scope.WITH_KERNELS,
     Scope.WITH_TEMPORARIES: Scope.WITH_KERNELS,
     Scope.PREDICTED: Scope.PREDICTED_WITH_KERNELS,
+    Scope.UNCOMPILED: Scope.UNCOMPILED_WITH_KERNELS,
 }
 """What figures of a graph count once a calibration is laid over it."""
 

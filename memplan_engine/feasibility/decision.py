@@ -19,7 +19,7 @@ from memplan_engine.problem import Problem, select
 from memplan_engine.strategies import get_strategy, known_strategies
 from memplan_engine.strategies.base import SolveLimits, limits_were_budget, with_capacity
 from memplan_engine.units import exact
-from memplan_engine.verdict import Reason, Verdict, verdict_text
+from memplan_engine.verdict import Reason, Verdict, doubted, verdict_text
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,13 +35,13 @@ class Decision:
 
     @property
     def verdict(self) -> Verdict:
-        """Return `placed`, but UNDECIDED where the buffers fit and a run may hold more (`reason`)."""
-        return Verdict.UNDECIDED if self.reason else self.placed
+        """Return `placed`, but UNDECIDED where a run may hold something else (`reason`)."""
+        return doubted(self.placed, doubt(self.plan.problem))[0]
 
     @property
     def reason(self) -> Reason | None:
         """Return why an undecided verdict stays undecided however long the search; None for no reason."""
-        return None if self.placed is Verdict.DOES_NOT_FIT else doubt(self.plan.problem)
+        return doubted(self.placed, doubt(self.plan.problem))[1]
 
     @property
     def words(self) -> str:

@@ -112,7 +112,7 @@ class Recording:
     is called, where that is not by its caller. `settings` are the allocator's, where a file says them, as
     `PYTORCH_CUDA_ALLOC_CONF` has them. `allocated` are the bytes of all blocks in use at each step where a
     file says them, those included that it does not name. `partial` says why this is a part of a run, and is
-    empty for a whole one."""
+    empty for a whole one. With `compiled` it is of the Python of a run that `torch.compile` compiles."""
 
     name: str
     device: int
@@ -126,6 +126,7 @@ class Recording:
     settings: str = ""
     allocated: Ints | None = None
     partial: tuple[Partial, ...] = ()
+    compiled: bool = False
 
     @property
     def steps(self) -> int:

@@ -285,6 +285,7 @@ def observation_recording(
         np.zeros(0, BLOCK),
         stacks,
         labels=labels,
+        compiled=observation.flow is not None and observation.flow.compiled,
     )
 
 

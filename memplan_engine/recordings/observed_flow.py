@@ -92,7 +92,8 @@ class Flow:
     what the kernel of each op takes for itself, bytes; None where nobody has asked. `calibration` then says
     in words how good that is. `waits` are storages that another stream had used when they went
     (`record_stream`), each with the last op that had begun when the host had waited for that stream, HELD if
-    it never has: up to there the allocator may keep its block from others."""
+    it never has: up to there the allocator may keep its block from others. With `compiled` an op came from
+    what `torch.compile` makes, and ran as its Python."""
 
     reads: Numbers
     writes: Numbers
@@ -110,10 +111,13 @@ class Flow:
     scratch: Ints | None = None
     calibration: str = ""
     waits: tuple[tuple[int, int], ...] = ()
+    compiled: bool = False
 
     @property
     def scope(self) -> Scope:
         """What the figures of the run count."""
+        if self.compiled:
+            return Scope.UNCOMPILED if self.scratch is None else Scope.UNCOMPILED_WITH_KERNELS
         return Scope.PREDICTED if self.scratch is None else Scope.PREDICTED_WITH_KERNELS
 
     def source_of(self, op: int) -> Source | None:

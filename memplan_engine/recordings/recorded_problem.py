@@ -247,7 +247,7 @@ RECORDED = "recorded"
 def recording_problem(recording: Recording, spans: Spans | None = None) -> Problem:
     """Every allocation as a buffer of the size that was requested, live from its event to its free.
 
-    The scope is EAGER, or PART for a part of a run.
+    The scope is EAGER, PART for a part of a run, or UNCOMPILED for the Python of a compiled one.
     Step k is after the k-th event, step 0 before the first. Names are the line that asked for the memory and
     a number; `provenance` has the line. Offsets are multiples of 512 bytes, or of what all addresses are
     multiples of.
@@ -267,8 +267,14 @@ def recording_problem(recording: Recording, spans: Spans | None = None) -> Probl
         steps=recording.steps,
         name=recording.name,
         callers=callers,
-        scope=Scope.PART if recording.partial else Scope.EAGER,
+        scope=_scope(recording),
     )
+
+
+def _scope(recording: Recording) -> Scope:
+    if recording.compiled:
+        return Scope.UNCOMPILED
+    return Scope.PART if recording.partial else Scope.EAGER
 
 
 def observed_problem(

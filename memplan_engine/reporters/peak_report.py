@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Column, Table
 
 from memplan_engine.analysis.buffer_names import short_name
-from memplan_engine.analysis.claims import doubt
+from memplan_engine.analysis.claims import holds_at_least
 from memplan_engine.analysis.peak import Peak
 from memplan_engine.analysis.peak_parts import Part, peak_parts
 from memplan_engine.analysis.peak_tree import Node
@@ -28,6 +28,8 @@ PEAK_OF = {
     Scope.PART: "Most in the recorded part of a run:",
     Scope.PREDICTED: "Predicted eager peak",
     Scope.PREDICTED_WITH_KERNELS: "Predicted eager peak",
+    Scope.UNCOMPILED: "Predicted eager peak of a compiled run",
+    Scope.UNCOMPILED_WITH_KERNELS: "Predicted eager peak of a compiled run",
     Scope.BUFFERS: "Peak",
 }
 """What the peak is of: the storages of a graph, what a run allocated, or a list."""
@@ -42,7 +44,7 @@ def headline(contents: Peak, problem: Problem, is_peak: bool = True) -> str:
     parts = [part_words(part, contents.nbytes) for part in peak_parts(contents, problem)]
     made_of = f": {'; '.join(parts)}" if parts else ""
     live = format_bytes(contents.nbytes)
-    live = "at least " * (doubt(problem) is not None) + live
+    live = "at least " * holds_at_least(problem) + live
     return f"{f'{PEAK_OF[problem.scope]} {live}' if is_peak else f'{live} live'} at {at}{made_of}"
 
 

@@ -15,6 +15,7 @@ from memplan_engine.analysis.claims import (
     claim_summary,
     counted,
     doubt,
+    holds_at_least,
     left_out,
     optimal_for,
     verdict,
@@ -48,6 +49,7 @@ from memplan_engine.reporters.rich_tables import (
 from memplan_engine.scope import Scope, scope_summary, scope_words
 from memplan_engine.strategies.constructive.orders import planner_words
 from memplan_engine.units import count_of, exact, format_bytes, format_percent, format_seconds, format_span
+from memplan_engine.verdict import Reason
 
 if TYPE_CHECKING:
     from memplan_engine.analysis.layout import Layout
@@ -74,10 +76,9 @@ def plan_table(plan: Plan, cut_by: str = "") -> RenderableType:
         ("symbols", symbol_values(problem)),
         ("not planned", left_out(problem)),
     ]
-    parts: list[RenderableType] = [
-        label_table(row for row in rows if row[1]),
-        plain_text(certificate(plan), style="green" if plan.optimal and doubt(problem) is None else ""),
-    ]
+    style = "green" if plan.optimal and doubt(problem) is None else ""
+    table = label_table(row for row in rows if row[1])
+    parts: list[RenderableType] = [table, plain_text(certificate(plan), style=style)]
     if plan.cut_short:
         parts.append(plain_text(cut_short(plan, cut_by), style="yellow"))
     return Group(*parts)
@@ -146,9 +147,11 @@ def certificate(plan: Plan) -> str:
     elif bound.kind is BoundKind.CORE:
         proof = f"what {count} live within {format_span(bound.step, bound.until)} need (as a search proved)"
     rest = f"; {note}" if (note := beside(plan)) else ""
+    needs = f"needs at least {format_bytes(bound.nbytes)}, {proof}"
     if problem.scope is Scope.PART:
-        needs = f"at least {format_bytes(bound.nbytes)}, {proof}"
-        return f"what was recorded needs {needs}; the run may have needed more"
+        return f"what was recorded {needs}; the run may have needed more"
+    if doubt(problem) is Reason.COMPILED:
+        return f"the eager run {needs}; the compiled run may hold more or less"
     if plan.optimal:
         return f"optimal for {optimal_for(problem)}: the arena equals {proof}{rest}"
     return f"not proved optimal: no arena can be smaller than {proof}, {format_bytes(bound.nbytes)}{rest}"
@@ -175,10 +178,8 @@ def compare_table(plans: Sequence[Plan]) -> Table:
 
 
 def _headline(plan: Plan) -> str:
-    problem = plan.problem
-    return (
-        f"{problem.name}: {count_of(len(problem), 'buffer')}, lower bound {format_bytes(plan.bound.nbytes)}"
-    )
+    name, count = plan.problem.name, count_of(len(plan.problem), "buffer")
+    return f"{name}: {count}, lower bound {format_bytes(plan.bound.nbytes)}"
 
 
 def counted_lines(problem: Problem) -> list[Text]:
@@ -243,8 +244,8 @@ def _on_device(problem: Problem) -> dict[str, int]:
 
 
 def _held_words(held: dict[str, int], problem: Problem) -> str:
-    most = "at most" if doubt(problem) is None else "at least"
-    return f"on the device {most} {format_bytes(sum(held.values()))} at one step"
+    most = "at most " if doubt(problem) is None else "at least " * holds_at_least(problem)
+    return f"on the device {most}{format_bytes(sum(held.values()))} at one step"
 
 
 def _held(problem: Problem) -> Iterable[RenderableType]:

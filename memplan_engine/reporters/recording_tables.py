@@ -309,6 +309,7 @@ def _predicted(observation: Observation) -> dict[str, Any]:
         "devices": [{"device": each, **_on_device(observation, flow, each)} for each in devices_of(flow)],
         "steps": flow.steps,
         "step_peaks": list(flow.step_peaks),
+        "compiled": flow.compiled,
         "assumed": list(flow.assumed),
         "calibration": flow.calibration or None,
     }

@@ -42,7 +42,7 @@ from memplan_engine.units import (
     format_signed,
     format_span,
 )
-from memplan_engine.verdict import Verdict
+from memplan_engine.verdict import Reason, Verdict
 from memplan_engine.what_if.edits import Align, Drop, Edit, Pin, Resize, Shorten, Split
 from memplan_engine.what_if.suggestions.cover import Shortage
 from memplan_engine.what_if.suggestions.suggest import FitReport, Kind, Suggestion
@@ -251,7 +251,7 @@ def decision_tables(decision: Decision, cut_by: str = "") -> list[RenderableType
     if decision.verdict is Verdict.FITS:
         style = "green" if decision.whole else "yellow"
         verdict = plain_text(fits_words(plan, decision.capacity), style)
-    elif decision.placed is Verdict.FITS:
+    elif decision.placed is Verdict.FITS or decision.reason is Reason.COMPILED:
         verdict = plain_text(f"{decision.words}: what is planned takes {exact(plan.arena_bytes)}", "yellow")
     else:
         needed = f"at least {exact(decision.bound.nbytes)} are needed"

@@ -135,6 +135,16 @@ def test_a_run_whose_weights_are_not_in_the_file_fits_nowhere_for_certain() -> N
     assert three_answers(observed_step(), capacity=80 * GIB).chosen.verdict is Verdict.FITS
 
 
+def test_the_python_of_a_compiled_run_decides_nothing() -> None:
+    seen = observed_step()
+    assert seen.flow is not None
+    compiled = replace(seen, flow=replace(seen.flow, compiled=True))
+    for capacity in (80 * GIB, 50 * MIB):
+        chosen = three_answers(compiled, capacity=capacity).chosen
+        assert (chosen.verdict, chosen.reason) == (Verdict.UNDECIDED, Reason.COMPILED)
+    assert three_answers(seen, capacity=50 * MIB).chosen.verdict is Verdict.DOES_NOT_FIT
+
+
 @pytest.mark.parametrize("text", ["", "max_split_size_mb:20", "expandable_segments:True"])
 @pytest.mark.parametrize("capacity", [None, 1430 << 20])
 def test_segments_hold_what_is_reserved_and_active(text: str, capacity: int | None) -> None:

@@ -15,7 +15,7 @@ from memplan_engine import observe_fake, write_observation  # noqa: E402
 from memplan_engine.formats.memplan_json.observation_file import load_observation  # noqa: E402
 from memplan_engine.scope import Scope  # noqa: E402
 from memplan_engine.units import format_bytes  # noqa: E402
-from tests.support.apptest import check, figure, open_app, said, widget  # noqa: E402
+from tests.support.apptest import check, chips_of, figure, open_app, said, widget  # noqa: E402
 from tests.support.fake_cards import needs_guard  # noqa: E402
 
 WORDS = "2 of 3 operators measured; nothing known of aten.gelu"
@@ -53,6 +53,18 @@ def test_diff_says_it_of_the_side_that_has_one(runs, monkeypatch):
     # As a graph, as on Inspect; its buffers alone were said to be of a real run.
     opened = [state.load_either(f"file:{path.name}").problem.scope for path in runs]
     assert opened == [Scope.PREDICTED, Scope.PREDICTED_WITH_KERNELS]
+
+
+def test_the_python_of_a_compiled_run_is_never_green(runs, tmp_path, monkeypatch):
+    seen = load_observation(runs[0])
+    write_observation(replace(seen, flow=replace(seen.flow, compiled=True)), tmp_path / "compiled.json")
+    given(monkeypatch, tmp_path / "compiled.json")
+    for capacity, room in (("1KiB", "to spare"), ("64B", "over")):
+        app = open_app(capacity=capacity)
+        chips = chips_of(app)
+        assert "Compiled run, eager figures" in chips
+        assert [each for each in chips if each.startswith("Undecided, ") and each.endswith(room)]
+        assert not [each.value for each in app.markdown if each.value.startswith(":green-badge")]
 
 
 def test_the_card_is_chosen(tmp_path, monkeypatch):

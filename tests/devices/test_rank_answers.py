@@ -20,7 +20,7 @@ from memplan_engine.recordings.observation import Level, Observation, ObservedOp
 from memplan_engine.recordings.observed_flow import Category, Flow, ObservedStorages, Stage
 from memplan_engine.recordings.rank_run import RankRun
 from memplan_engine.reporters.devices.device_tables import devices_summary, written
-from memplan_engine.verdict import Verdict
+from memplan_engine.verdict import Reason, Verdict
 
 MIB = 1 << 20
 GPU = accelerator("h100-80")
@@ -76,6 +76,17 @@ def test_verdicts_at_the_limits() -> None:
     sizes = (left - most - 4, left - least - 4, left - least + 4)
     found = [each.verdict for each in device_answers(runs(*sizes), GPU).ranks]
     assert found == [Verdict.FITS, Verdict.UNDECIDED, Verdict.DOES_NOT_FIT]
+
+
+def test_the_python_of_a_compiled_run_decides_nothing() -> None:
+    compiled = []
+    for run in runs(20, 300_000):
+        flow = run.observation.flow
+        assert flow is not None
+        seen = replace(run.observation, flow=replace(flow, compiled=True))
+        compiled.append(replace(run, observation=seen))
+    answers = device_answers(compiled, GPU)
+    assert {(each.verdict, each.reason) for each in answers.ranks} == {(Verdict.UNDECIDED, Reason.COMPILED)}
 
 
 def test_for_machines() -> None:

@@ -8,8 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from memplan_engine import SolveLimits, fit_graph, to_problem
+from memplan_engine import (
+    Scope,
+    SolveLimits,
+    find_peak,
+    fit_graph,
+    load,
+    observation_graph,
+    observe_fake,
+    observed_peak,
+    to_problem,
+    write_observation,
+)
 from memplan_engine.advice.advise import advise
 from memplan_engine.analysis.claims import doubt, verdict
 from memplan_engine.feasibility.decision import decide
@@ -97,3 +109,58 @@ def test_every_verb_says_at_least(memplan: Any, tmp_path: Path, monkeypatch: pyt
     code, out, _ = memplan("suggest", "g.json", "--capacity", "64")
     assert (code, "undecided" in out, "fits" in out) == (0, True, False)
     assert memplan("peak", "g.json")[1].startswith("Graph peak at least 128 B at ")
+
+
+class Compiles(torch.nn.Module):
+    """Has a part of itself compiled, as libraries do."""
+
+    def __init__(self, compiles: bool) -> None:
+        super().__init__()
+        self.one, self.two = torch.nn.Linear(64, 256), torch.nn.Linear(256, 64)
+        self.called = torch.compile(self.hidden) if compiles else self.hidden
+
+    def hidden(self, x: torch.Tensor) -> torch.Tensor:
+        return self.one(x).relu()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.two(self.called(x))
+        return result
+
+
+def test_the_python_of_a_compiled_run_decides_nothing(
+    memplan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two hidden tensors of 32 × 256 × 4 at once, of which a compiled run makes one."""
+    monkeypatch.chdir(tmp_path)
+    seen = observe_fake(Compiles(compiles=True), (torch.rand(32, 64),), name="net")
+    write_observation(seen, "run.json")
+    graph = load("run.json")
+    problem = to_problem(graph, alignment=1)
+    assert (problem.scope, doubt(problem)) == (Scope.UNCOMPILED, Reason.COMPILED)
+    assert find_peak(problem).nbytes == observed_peak(seen)[0] == 2 * 32 * 256 * 4
+    for capacity, placed in ((1 << 20, Verdict.FITS), (60_000, Verdict.DOES_NOT_FIT)):
+        decision = decide(problem, capacity)
+        assert (decision.placed, decision.verdict, decision.reason, decision.whole) == (
+            placed, Verdict.UNDECIDED, Reason.COMPILED, False,
+        )  # fmt: skip
+        code, out, _ = memplan("plan", "run.json", "--capacity", capacity)
+        assert (code, f"({Reason.COMPILED}): what is planned takes 64 KiB" in out) == (3, True)
+        code, out, _ = memplan("allocator", "run.json", "--capacity", capacity, "--json")
+        said = json.loads(out)
+        assert (code, said["verdict"], said["reason"]) == (3, "undecided", str(Reason.COMPILED))
+        code, out, _ = memplan("what-if", "run.json", "--capacity", capacity, "--json")
+        said = json.loads(out)["fit"]
+        assert (code, said["verdict"], said["reason"]) == (3, "undecided", str(Reason.COMPILED))
+    code, out, _ = memplan("fit", "run.json", "--capacity", "1MiB", "--json")
+    said = json.loads(out)
+    assert (code, said["verdict"], said["reason"]) == (3, "undecided", str(Reason.COMPILED))
+    # The weights are there in any run.
+    code, out, _ = memplan("fit", "run.json", "--capacity", 100_000, "--json")
+    assert (code, json.loads(out)["verdict"]) == (1, "does not fit")
+    assert verdict(make_plan(problem)) == ""
+    assert memplan("peak", "run.json")[1].startswith("Predicted eager peak of a compiled run 64 KiB at ")
+
+
+def test_eager_code_of_the_same_form_is_in_no_doubt() -> None:
+    seen = observe_fake(Compiles(compiles=False), (torch.rand(32, 64),))
+    assert doubt(to_problem(observation_graph(seen))) is None

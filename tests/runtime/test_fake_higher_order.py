@@ -184,6 +184,15 @@ def test_eager_flex_attention_holds_all_scores() -> None:
     assert observed_peak(predicted)[0] == observed_peak(real)[0] > 2 * 4 * 128 * 128 * 4
 
 
+def test_flex_attention_that_is_compiled_is_predicted_as_eager() -> None:
+    """Eager mode has Dynamo take its functions apart, which alone compiles nothing."""
+    eager, compiled = observe_fake(Attends(), TOKENS), observe_fake(Attends(compiled=True), TOKENS)
+    assert eager.flow is not None
+    assert compiled.flow is not None
+    assert (eager.flow.compiled, compiled.flow.compiled) == (False, True)
+    assert observed_peak(compiled) == observed_peak(eager)
+
+
 def test_a_step_of_flex_attention_on_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on the CPU, where torch refuses it: all that differs is one number that stays on the host."""
     needs_guard()

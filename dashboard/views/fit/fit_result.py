@@ -75,7 +75,7 @@ def _verdict_chip(fitted: Fitted, unfinished: bool) -> None:
     elif not unfinished:
         told = "No stage fits, and there is no proof that none can"
         if fitted.reason is not None:
-            told = "A run may hold more than the figures count"
+            told = fitted.reason.meaning
         st.badge(words, icon=":material/help:", color="orange", help=told)
 
 

@@ -68,8 +68,9 @@ def show_figures(facts: PlanFacts, capacity: int | None) -> None:
         if capacity:
             decision = Decision(capacity, plan)
             words, tone, why = CAPACITY[decision.verdict]
-            if decision.reason is not None and decision.placed is Verdict.FITS:
-                words, why = "Undecided", f"{decision.reason}: a run may need more than the arena"
+            doubted = decision.placed is Verdict.FITS or decision.reason is Reason.COMPILED
+            if decision.reason is not None and doubted:
+                words, why = "Undecided", f"{decision.reason}. {decision.reason.meaning}"
             room = capacity - plan.arena_bytes
             spare = f"{format_bytes(abs(room))} {'to spare' if room >= 0 else 'over'}"
             st.badge(f"{words}, {spare}", color=tone, help=why)
@@ -103,6 +104,8 @@ def verdict(facts: PlanFacts) -> str:
         return "Not valid"
     if doubt(plan.problem) is Reason.PARTIAL:
         return "Part of a run"
+    if doubt(plan.problem) is Reason.COMPILED:
+        return "Compiled run, eager figures"
     if plan.optimal:
         return f"Optimal for {optimal_for(plan.problem)}"
     return f"Optimality not proved, {over_bound(plan)}"

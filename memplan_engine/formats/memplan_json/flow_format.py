@@ -60,7 +60,8 @@ class FlowEntry(Strict):
     here; `assumed` are values that were not known and what was taken for them. `scratch`, where a calibration
     says it, is what the kernel of each op takes for itself, bytes, and `calibration` how good that is.
     `waiting` are places of storages that another stream had used when they went, `waited` the op after which
-    the host knew that stream to be done (−1: never)."""
+    the host knew that stream to be done (−1: never). `compiled`: `torch.compile` compiles some of the run,
+    which ran as its Python."""
 
     reads: Lists
     writes: Lists
@@ -78,6 +79,7 @@ class FlowEntry(Strict):
     calibration: str = ""
     waiting: Counts = ()
     waited: Places = ()
+    compiled: bool = False
 
 
 class FlowFile(ObservationFile):
@@ -124,6 +126,7 @@ def file_with_flow(observation: Observation) -> FlowFile:
         "calibration": flow.calibration,
         "waiting": tuple(storage for storage, _ in flow.waits),
         "waited": tuple(op for _, op in flow.waits),
+        "compiled": flow.compiled,
     }
     return FlowFile.model_validate({**head.model_dump(), "version": 2, "flow": entry})
 
@@ -162,6 +165,7 @@ def observation_with_flow(file: FlowFile, source: str) -> Observation:
         scratch,
         entry.calibration,
         _waits(entry, storages, n, source),
+        entry.compiled,
     )
     others = {}
     if file.levels.allocator is not None:

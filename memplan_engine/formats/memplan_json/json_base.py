@@ -27,6 +27,8 @@ ScopeName = Literal[
     "eager",
     "eager_predicted",
     "eager_predicted_with_kernels",
+    "eager_predicted_uncompiled",
+    "eager_predicted_uncompiled_with_kernels",
     "eager_part",
     "buffers",
 ]

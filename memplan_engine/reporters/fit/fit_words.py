@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memplan_engine.advice.fit_stages import Fitted, Stage, StageName
 from memplan_engine.advice.source_patch import SourcePatch
-from memplan_engine.analysis.claims import doubt
+from memplan_engine.analysis.claims import holds_at_least
 from memplan_engine.graph import Op
 from memplan_engine.rewrites.held_gradients import HeldBy, HeldGradients
 from memplan_engine.units import exact, format_bytes, format_exactly
@@ -24,7 +24,7 @@ def fit_verdict(fitted: Fitted, unfinished: bool = False) -> tuple[str, str]:
     parts = f"{format_bytes(fitted.state_bytes)} state + {format_bytes(fitted.best.plan.arena_bytes)} arena"
     how = TOLD[fitted.best.name]
     if fitted.capacity is None:
-        least = "at least " * (doubt(fitted.best.plan.problem) is not None)
+        least = "at least " * holds_at_least(fitted.best.plan.problem)
         return f"Needs {least}{format_bytes(fitted.needed_bytes)}:", f"{how}, {parts}"
     size = format_exactly(fitted.capacity)
     if unfinished and fitted.verdict is Verdict.UNDECIDED and fitted.reason is None:

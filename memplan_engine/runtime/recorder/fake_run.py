@@ -58,9 +58,6 @@ SEED = 0
 STEPS = 2
 """The first step makes what the optimizer keeps, the second is what every other one is like."""
 
-
-COMPILED = "what torch.compile compiles as the Python that it is made of: compiled kernels may hold less"
-"""What is said of a run in which something is compiled."""
 MakeLog = Callable[[], KernelLog]
 """Makes what hears of the ops of one step."""
 
@@ -357,8 +354,8 @@ class _FakeRun:
         )
         origins = recorder.origins
         compiled = origins.compiled or _compiles(self.call.original)
-        assumed = (*current_device().assumed, *[COMPILED] * compiled, *self.assumed.notes)
-        flow = recorder.flow.finished(origins.sources(), assumed)
+        assumed = (*current_device().assumed, *self.assumed.notes)
+        flow = recorder.flow.finished(origins.sources(), assumed, compiled)
         if recorder.kernels is not None:
             flow = recorder.kernels.laid_over(flow)
         self.peaks.append(flow_peak(flow)[0])

@@ -300,7 +300,7 @@ class FlowLog:
         if number is not None:
             self.makes[-1] = (number,)
 
-    def finished(self, sources: tuple[Source, ...], assumed: tuple[str, ...]) -> Flow:
+    def finished(self, sources: tuple[Source, ...], assumed: tuple[str, ...], compiled: bool = False) -> Flow:
         """All that was noted."""
         stages = list(settled_stages([origin.stage for origin in self.origins], self._modules()))
         table = self.table
@@ -330,6 +330,7 @@ class FlowLog:
             storages,
             assumed=assumed,
             waits=self.waits(),
+            compiled=compiled,
         )
 
     def _modules(self) -> list[str]:

@@ -29,7 +29,10 @@ PLUMBING = ("torch/_compile.py", "torch/_dynamo/", "torch/_subclasses/", "torch/
 """Through which torch calls a mode."""
 COMPILER = ("torch/_dynamo/eval_frame.py", "compile_wrapper")
 """The function of torch's through which what `torch.compile` has made is called."""
-OWN_CALLS = ("torch/_higher_order_ops/", "torch/nn/attention/flex_attention.py")
+OWN_CALLS = {
+    ("torch/_higher_order_ops/utils.py", "_hop_compile_and_call"),
+    ("torch/nn/attention/flex_attention.py", "flex_attention"),
+}
 """Where eager mode itself calls it: for operators that take functions, which it has Dynamo take apart."""
 CALL = "torch/nn/modules/module.py"
 """Where every module is called, which is no layer."""
@@ -163,7 +166,8 @@ class OpOrigins:
 
 
 def _is_own_call(frame: FrameType | None) -> bool:
-    return frame is not None and portable_path(frame.f_code.co_filename).startswith(OWN_CALLS)
+    code = None if frame is None else frame.f_code
+    return code is not None and (portable_path(code.co_filename), code.co_name) in OWN_CALLS
 
 
 def _source(code: CodeType, line: int) -> Source:
