@@ -320,7 +320,7 @@ class _FakeRun:
             functions_compiled(recorder, modules, mode),
         ):
             result = _called(run)
-        self._steps, self._replaced = recorder.step_ends, recorder.replaced
+        self._steps, self._replaced = recorder.steps.ends, recorder.replaced
         gradients = (each.grad for each in parameters.values() if each.grad is not None)
         recorder.flow.table.mark(gradients, Category.GRADIENT)
         if makes_models:
@@ -354,7 +354,8 @@ class _FakeRun:
         )
         origins = recorder.origins
         compiled = origins.compiled or _compiles(self.call.original)
-        assumed = (*current_device().assumed, *self.assumed.notes)
+        notes = (*self.assumed.notes, *recorder.steps.assumed)
+        assumed = (*current_device().assumed, *notes)
         flow = recorder.flow.finished(origins.sources(), assumed, compiled)
         if recorder.kernels is not None:
             flow = recorder.kernels.laid_over(flow)

@@ -1,12 +1,14 @@
-"""The recorder: every operator below autograd, with what it reads, writes and makes."""
+"""The recorder: every operator below autograd, with what it reads, writes and makes, up to the last training
+step wanted."""
 
 from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
+from weakref import WeakSet
 
 import torch
 import torch.optim.optimizer as optimizer_types
@@ -33,6 +35,11 @@ IGNORED = ("prim::device", "profiler::", "memplan::", "mkldnn::_is_")
 """Operators that are no part of a run: questions about tensors, marks for profilers, and our own, which stand
 for what eager mode does beside the dispatcher (the state of the random generator)."""
 
+WAITS = 4
+"""A run is recorded for up to this many times the wanted steps while an optimizer has taken none."""
+NO_PASS = -1
+"""The number of the backward pass outside of all."""
+
 
 class KernelLog(Protocol):
     """Hears of every op, and adds what it knows to the flow of the run."""
@@ -58,6 +65,93 @@ class Enough(BaseException):
     """As many steps as were wanted have been taken. No error: what a script catches must not be this."""
 
 
+class TrainingSteps:
+    """The training steps of a run, by what its optimizers do.
+
+    Each optimizer updates once in a step: those of a GAN, of each layer, or of each parameter from hooks of a
+    backward pass take one step together. A step is over when every optimizer of the step before has updated
+    again, and at the latest when one updates for the second time, or is gone. An optimizer that calls another
+    one updates with it.
+    """
+
+    def __init__(self, most: int | None) -> None:
+        self.most = most
+        self.ends: list[int] = []
+        """After each step, how many ops there were."""
+        # Those of an earlier run are no part of this one.
+        self._known: WeakSet[Any] = WeakSet(objects_of(torch.optim.Optimizer) if most else ())
+        self._before: WeakSet[Any] = WeakSet()
+        self._now: WeakSet[Any] = WeakSet()
+        self._count = self._depth = 0
+        self._pass = NO_PASS
+        self._idle: list[str] = []
+
+    @property
+    def updating(self) -> bool:
+        """Whether an optimizer runs."""
+        return self._depth > 0
+
+    @property
+    def is_new(self) -> bool:
+        """Whether one optimizer only has updated in this step."""
+        return self._count == 1
+
+    def begin(self, optimizer: Any) -> bool:
+        """Note that `optimizer` begins to update; return whether the steps before are as many as wanted."""
+        self._depth += 1
+        repeats = optimizer in self._now or len(self._now) < self._count
+        if self._depth > 1 or not repeats:
+            return False
+        self._before, self._now, self._count = self._now, WeakSet(), 0
+        return self._are_enough()
+
+    def end(self, optimizer: Any, after: Callable[[], None]) -> None:
+        """Note that `optimizer` has updated. Call `after` once it, and the backward pass in which it did, are
+        over."""
+        self._depth -= 1
+        self._known.add(optimizer)
+        if self._depth:
+            return
+        if not self._count:
+            self.ends.append(0)
+        self._now.add(optimizer)
+        self._count = len(self._now)
+        running: int = torch._C._current_graph_task_id()
+        if running == NO_PASS:
+            after()
+        elif running != self._pass:
+            self._pass = running
+            torch.autograd.Variable._execution_engine.queue_callback(after)
+
+    def are_over(self) -> bool:
+        """Return whether this step is over, and the last one wanted."""
+        return bool(self._before) and self._before <= self._now and self._are_enough()
+
+    def _are_enough(self) -> bool:
+        if self.most is None or len(self.ends) < self.most:
+            return False
+        updated = {id(each) for optimizer in self._known for each in _parameters(optimizer)}
+        self._idle = [
+            type(optimizer).__name__
+            for optimizer in objects_of(torch.optim.Optimizer)
+            if updated.isdisjoint(map(id, _parameters(optimizer)))
+        ]
+        return not self._idle or len(self.ends) >= WAITS * self.most
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """What was assumed of optimizers that took none of the steps."""
+        return tuple(
+            f"{name}, which updates nothing in {len(self.ends)} training steps, as never used"
+            for name in self._idle
+        )
+
+
+def _parameters(optimizer: Any) -> Iterator[Any]:
+    for group in optimizer.param_groups:
+        yield from group["params"]
+
+
 class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
     """Notes every operator that reaches the dispatcher below autograd, on whatever tensors, in a run on
     `device`."""
@@ -72,9 +166,7 @@ class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
     ) -> None:
         super().__init__()
         self.kernels, self.higher_order = kernels, higher_order
-        self.origins, self.most_steps = origins, most_steps
-        self.step_ends: list[int] = []
-        """After each step that an optimizer took, how many ops there were."""
+        self.origins, self.steps = origins, TrainingSteps(most_steps)
         self.replaced: set[int] = set()
         """Storages of weights and of optimizers' state that were gone when a step ended."""
         device = device or CurrentDevice()
@@ -150,25 +242,36 @@ def recording(recorder: Recorder, makes_models: bool = True) -> Iterator[None]:
 
     Python's collector of garbage is off: when it runs cannot be predicted.
     """
-    table = recorder.flow.table
+    table, steps = recorder.flow.table, recorder.steps
 
     def begin(optimizer: Any, *call: Any) -> None:
+        if steps.begin(optimizer):
+            mark_kept()
+            raise Enough
         recorder.origins.updating = True
         parameters = [each for group in optimizer.param_groups for each in group["params"]]
         table.mark((each.grad for each in parameters if each.grad is not None), Category.GRADIENT)
         table.mark(parameters, Category.WEIGHT)
 
     def end(optimizer: Any, *call: Any) -> None:
-        recorder.origins.updating = False
+        table.mark((tensor for _, _, tensor in kept_by_optimizers(optimizer)), Category.STATE)
+        steps.end(optimizer, settle)
+        recorder.origins.updating = steps.updating
+
+    def settle() -> None:
+        steps.ends[-1] = len(recorder.flow.origins)
+        over = steps.are_over()
+        if over or steps.is_new:
+            mark_kept()
+        if over:
+            raise Enough
+
+    def mark_kept() -> None:
         if makes_models:
             # Weights of models that are never called, too: averages. Finding them takes 60 ms.
             table.mark(weights_of_all_modules(), Category.WEIGHT)
-        table.mark((tensor for _, _, tensor in kept_by_optimizers(optimizer)), Category.STATE)
         kept = (number for number, category in enumerate(table.categories) if category in KEPT)
         recorder.replaced.update(number for number in kept if table.released[number] != HELD)
-        recorder.step_ends.append(len(recorder.flow.origins))
-        if recorder.most_steps is not None and len(recorder.step_ends) >= recorder.most_steps:
-            raise Enough
 
     def resize(storage: torch.UntypedStorage, size: int) -> Any:
         result = torch._C.StorageBase.resize_(storage, size)  # type: ignore[attr-defined]
@@ -196,11 +299,15 @@ def recording(recorder: Recorder, makes_models: bool = True) -> Iterator[None]:
 
 def weights_of_all_modules() -> Iterator[torch.Tensor | None]:
     """Weights and buffers of all modules that there are, but for lazy ones that have no size yet."""
-    for each in gc.get_objects():
-        # By the type: `isinstance` asks objects, of which some do things when they are asked.
-        if issubclass(type(each), torch.nn.Module):
-            for tensors in (vars(each).get("_parameters", {}), vars(each).get("_buffers", {})):
-                yield from (tensor for tensor in tensors.values() if not is_lazy(tensor))
+    for each in objects_of(torch.nn.Module):
+        for tensors in (vars(each).get("_parameters", {}), vars(each).get("_buffers", {})):
+            yield from (tensor for tensor in tensors.values() if not is_lazy(tensor))
+
+
+def objects_of(kind: type) -> list[Any]:
+    """Return all objects of a class and its subclasses."""
+    # By the type: `isinstance` asks objects, of which some do things when they are asked.
+    return [each for each in gc.get_objects() if issubclass(type(each), kind)]
 
 
 @contextmanager

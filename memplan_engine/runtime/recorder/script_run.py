@@ -64,7 +64,7 @@ def observe_script(
     calibration: Calibration | None = None,
 ) -> Observation:
     """What the Python file `script` allocates, run as `python script arguments` on fake tensors, from its
-    beginning to the end of its third training step, or to its own end.
+    beginning to the end of its third training step (`TrainingSteps`), or to its own end.
 
     It runs in a process of its own, in the current folder; what it prints is dropped. Data loaders give four
     batches each time and load them in that process. Weights and what optimizers keep count as there before.
