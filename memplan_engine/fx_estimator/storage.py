@@ -25,7 +25,7 @@ from memplan_engine.fx_estimator.aliasing import (
     matched,
 )
 from memplan_engine.torch_capture.torch_fake import FakeTwins, concrete, fake_mode, quiet, tensors_of
-from memplan_engine.torch_capture.torch_operators import as_on_cpu
+from memplan_engine.torch_capture.torch_operators import as_allocated
 from memplan_engine.torch_capture.torch_run import brief, fresh, is_higher_order
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def rerun(graph: Graph, source: str, handed: Mapping[str, Any] | None = None) ->
 
         def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
             """As ever, in the storages that CPU kernels allocate."""
-            return as_on_cpu(target, super().call_function(target, args, kwargs), args, kwargs)
+            return as_allocated(target, super().call_function(target, args, kwargs), args, kwargs)
 
         def run_node(self, n: Node) -> Any:
             if n.op == "placeholder":

@@ -3,7 +3,8 @@ write into memory that they are given, and what the CPU kernels of torch allocat
 
 A fake result lies in a storage of just its size; some kernels allocate more, others less. All facts here were
 measured on the CPU with the torch that `torch_fake.MEASURED` names, real results against fake ones;
-tests/torch_capture/test_torch_kernels.py fails where torch changes.
+tests/torch_capture/test_torch_kernels.py fails where torch changes. Those that hold on CUDA, too, are
+ON_ANY_DEVICE.
 """
 
 from __future__ import annotations
@@ -157,14 +158,19 @@ def out_overload(target: Any, generated: bool) -> torch._ops.OpOverload | None:
     return None
 
 
-def as_on_cpu(target: Any, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """`value`, which the operator `target` gave under fake tensors for these arguments, as the CPU kernel
-    would have made it: the same values in storages of the sizes that it allocates, in the types that it
+def as_allocated(target: Any, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Return `value`, which the operator `target` gave under fake tensors for these arguments, as the kernel
+    of its device makes it: the same values in storages of the sizes that it allocates, in the types that it
     chooses, and None for what it leaves out. To be called in the mode in which `value` was made: sizes stay
-    symbolic there. Results on an accelerator are left as they are."""
+    symbolic there. On accelerators this is done for operators ON_ANY_DEVICE only."""
     schema = getattr(target, "_schema", None)
-    kernel = None if schema is None else KERNELS.get(schema.name)
-    if kernel is None or any(leaf.device.type not in ("cpu", "meta") for leaf in tensors_of(value)):
+    name = "" if schema is None else schema.name
+    kernel = KERNELS.get(name)
+    if kernel is None:
+        return value
+    if name not in ON_ANY_DEVICE and any(
+        leaf.device.type not in ("cpu", "meta") for leaf in tensors_of(value)
+    ):
         return value
     return kernel(target, value, arguments_of(target, args, kwargs, defaults=True))
 
@@ -372,11 +378,16 @@ def inside_kernel(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any])
     return nbytes
 
 
+REDUCED_IN_PLACE = (
+    "aten::binary_cross_entropy",
+    "aten::mse_loss",
+    "aten::smooth_l1_loss",
+    "aten::soft_margin_loss",
+)
+VIEWS = ("aten::view", "aten::reshape", "aten::flatten", "aten::unflatten")
+SCATTERS = ("aten::slice_scatter", "aten::select_scatter", "aten::diagonal_scatter")
 KERNELS: dict[str, Callable[[Any, Any, Arguments], Any]] = {
-    **dict.fromkeys(
-        ("aten::binary_cross_entropy", "aten::mse_loss", "aten::smooth_l1_loss", "aten::soft_margin_loss"),
-        _reduced_in_place,
-    ),
+    **dict.fromkeys(REDUCED_IN_PLACE, _reduced_in_place),
     **dict.fromkeys(
         (
             "aten::native_batch_norm",
@@ -404,12 +415,14 @@ KERNELS: dict[str, Callable[[Any, Any, Arguments], Any]] = {
     "aten::native_group_norm_backward": _group_norm_gradients,
     "aten::mkldnn_rnn_layer_backward": _lstm_gradients,
     "aten::_weight_norm_interface": _weight_norm,
-    **dict.fromkeys(("aten::view", "aten::reshape", "aten::flatten", "aten::unflatten"), _as_viewed),
-    **dict.fromkeys(
-        ("aten::slice_scatter", "aten::select_scatter", "aten::diagonal_scatter"), _copied_storage
-    ),
+    **dict.fromkeys(VIEWS, _as_viewed),
+    **dict.fromkeys(SCATTERS, _copied_storage),
     **dict.fromkeys(
         ("aten::embedding_bag", "aten::_embedding_bag", "aten::_embedding_bag_forward_only"), _embedding_bag
     ),
 }
 """Operators by name → what makes the fake result the real one."""
+ON_ANY_DEVICE = frozenset((*REDUCED_IN_PLACE, *VIEWS, *SCATTERS, "aten::col2im"))
+"""Those whose results torch allocates on CUDA as on the CPU. Its functions for `mse_loss`, `smooth_l1_loss`,
+`soft_margin_loss`, views and scatters are the same on both (`native_functions.yaml`); of
+`binary_cross_entropy` and `col2im` aten/src/ATen/native/cuda/Loss.cu and Col2Im.cu were read."""

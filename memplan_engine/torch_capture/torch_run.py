@@ -25,7 +25,7 @@ from memplan_engine.torch_capture.torch_fake import (
     quiet,
     storage_of,
 )
-from memplan_engine.torch_capture.torch_operators import as_on_cpu, out_variant_of, written_values
+from memplan_engine.torch_capture.torch_operators import as_allocated, out_variant_of, written_values
 from memplan_engine.torch_capture.torch_source import located, source_of
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class Run:
 
         target: Any = node.target
         value, held = Inside().watch(kind_of(node), lambda: target(*args, **kwargs), (args, kwargs))
-        return as_on_cpu(target, value, args, kwargs), held
+        return as_allocated(target, value, args, kwargs), held
 
     def _inline(self, node: Node, args: Any, names: Any, name: str) -> Slot:
         from torch.fx import GraphModule

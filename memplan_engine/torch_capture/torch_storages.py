@@ -15,7 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from memplan_engine.torch_capture.torch_fake import storage_of
-from memplan_engine.torch_capture.torch_operators import as_on_cpu, gives_views, inside_kernel
+from memplan_engine.torch_capture.torch_operators import as_allocated, gives_views, inside_kernel
 
 GIVES_BACK_NEW = {"aten::lift_fresh", "aten::lift"}
 """Operators that give back their argument, which nobody else has seen before: `torch.tensor(…)`."""
@@ -200,7 +200,7 @@ class Inside(OperatorMode):  # type: ignore[no-untyped-call]
 
     def operate(self, operator: Any, args: Any, kwargs: Any) -> Any:
         """Call it, in storages as CPU kernels make them."""
-        value = as_on_cpu(operator, operator(*args, **kwargs), args, kwargs)
+        value = as_allocated(operator, operator(*args, **kwargs), args, kwargs)
         self._sizes.returned(value, args, kwargs, operator)
         self._moments.append(self._sizes.nbytes + inside_kernel(operator, args, kwargs))
         return value
@@ -237,7 +237,7 @@ class Lives(OperatorMode, StorageWatch):  # type: ignore[no-untyped-call]
 
     def operate(self, operator: Any, args: Any, kwargs: Any) -> Any:
         """Call it, in storages as CPU kernels make them."""
-        value = as_on_cpu(operator, operator(*args, **kwargs), args, kwargs)
+        value = as_allocated(operator, operator(*args, **kwargs), args, kwargs)
         if (name := operator_name(operator)).startswith("prim::"):
             return value
         self.kinds.append(name)

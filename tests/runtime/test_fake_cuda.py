@@ -30,6 +30,7 @@ from memplan_engine.recordings.observation import observation_recording
 from memplan_engine.recordings.observed_flow import Stage, state_bytes
 from memplan_engine.runtime.recorder.fake_cuda import ONE_ON_CUDA
 from memplan_engine.torch_capture.training.torch_recipe import Recipe
+from tests.runtime.test_real_cuda import REDUCED_IN_PLACE
 from tests.support.fake_cards import flow_of, made, needs_guard
 
 
@@ -252,6 +253,21 @@ def test_recurrent_layers_and_images_run() -> None:
         "aten.convolution",
     } <= kinds
     assert {"aten._foreach_sqrt", "aten._foreach_addcdiv_"} <= kinds
+
+
+def test_the_mean_of_a_loss_keeps_the_storage_of_every_element() -> None:
+    """Torch's code for CUDA makes 8 × 16 numbers and gives back the first. A Huber loss is reduced into a
+    tensor of its own."""
+
+    class Losses(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
+            return [loss(x, y) for loss in (*REDUCED_IN_PLACE, functional.huber_loss)]
+
+    seen = observe_fake(Losses(), (torch.rand(8, 16), torch.rand(8, 16)), device="cuda")
+    for loss in REDUCED_IN_PLACE:
+        assert made(seen, f"aten.{loss.__name__}") == [[((), "float32", 8 * 16 * 4, 0)]]
+    assert made(seen, "aten.huber_loss") == [[((), "float32", 4, 0)]]
+    assert observed_peak(seen)[0] == 4 * 8 * 16 * 4 + 4
 
 
 @pytest.mark.parametrize(

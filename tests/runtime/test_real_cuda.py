@@ -127,6 +127,26 @@ def image(device: str) -> Callable[[], Any]:
     return run
 
 
+REDUCED_IN_PLACE = (
+    functional.mse_loss,
+    functional.smooth_l1_loss,
+    functional.soft_margin_loss,
+    functional.binary_cross_entropy,
+)
+
+
+def losses(device: str) -> Callable[[], Any]:
+    """Means of losses whose kernels keep the storage of every element's, and of others."""
+
+    def run() -> None:
+        x = torch.full((8, 16), 0.5, device=device, requires_grad=True)
+        y = torch.ones(8, 16, device=device)
+        for loss in (*REDUCED_IN_PLACE, functional.huber_loss, functional.l1_loss):
+            loss(x, y).backward()
+
+    return run
+
+
 def step(device: str, **options: Any) -> Callable[[], Any]:
     """Two steps of AdamW."""
 
@@ -144,6 +164,7 @@ def step(device: str, **options: Any) -> Callable[[], Any]:
 
 RUNS: dict[str, Callable[[str], Callable[[], Any]]] = {
     "layers": layers,
+    "losses": losses,
     "image": image,
     "adamw": step,
     "adamw, one by one": lambda device: step(device, foreach=False),
@@ -159,7 +180,7 @@ RUNS: dict[str, Callable[[str], Callable[[], Any]]] = {
     "attention, efficient": lambda device: attends(device, SDPBackend.EFFICIENT_ATTENTION),
     "attention, math": lambda device: attends(device, SDPBackend.MATH),
 }
-ON_THE_CPU = ("layers", "image", "adamw, one by one", "attention, flash")
+ON_THE_CPU = ("layers", "losses", "image", "adamw, one by one", "attention, flash")
 """Those that the CPU runs by itself as it is asked to."""
 
 

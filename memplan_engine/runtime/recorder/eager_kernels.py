@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from memplan_engine.runtime.recorder.cuda_kernels import CUDA_KERNELS
-from memplan_engine.torch_capture.torch_operators import as_on_cpu
+from memplan_engine.torch_capture.torch_operators import as_allocated
 from memplan_engine.torch_capture.training.torch_eager_ops import workspace_bytes
 
 Kernel = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], Any]
@@ -23,7 +23,7 @@ Kernel = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], Any]
 def as_in_eager(operator: Any, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """`value`, which `operator` gave under fake tensors for these arguments, as its device would have made
     it in an eager run."""
-    value = as_on_cpu(operator, value, args, kwargs)
+    value = as_allocated(operator, value, args, kwargs)
     name = operator.name()
     for device, kernels in KERNELS.items():
         if name in kernels and _lies_on(args, device):
