@@ -102,9 +102,11 @@ class _WhenImported(MetaPathFinder):
 
 
 @contextmanager
-def replaced(name: str, stand_in: Callable[..., Any], but: Sequence[str] = ()) -> Iterator[None]:
-    """With `stand_in(original, …)` for the function `name` of transformers wherever a module has it, those
-    named in `but` left out; also where transformers is imported meanwhile."""
+def replaced(
+    name: str, stand_in: Callable[..., Any], but: Sequence[str] = (), home: str = TRANSFORMERS
+) -> Iterator[None]:
+    """With `stand_in(original, …)` for the function `name` of the module `home` wherever a module has it,
+    those named in `but` left out; also where `home` is imported meanwhile."""
     original: Any = None
 
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -117,12 +119,12 @@ def replaced(name: str, stand_in: Callable[..., Any], but: Sequence[str] = ()) -
 
     def begin() -> None:
         nonlocal original
-        original = getattr(sys.modules[TRANSFORMERS], name, None)
+        original = getattr(sys.modules[home], name, None)
         if original is not None:
             swap(original, function)
 
-    finder = _WhenImported(TRANSFORMERS, begin)
-    if TRANSFORMERS in sys.modules:
+    finder = _WhenImported(home, begin)
+    if home in sys.modules:
         begin()
     else:
         sys.meta_path.insert(0, finder)

@@ -202,6 +202,25 @@ def test_checkpoints_are_kept_in_mind_and_no_file_is_touched(tmp_path: Path) -> 
     assert (tmp_path / "best.pt").read_bytes() == b"of an earlier run"
 
 
+@pytest.mark.parametrize("save", ["dcp.save({0})", "dcp.async_save({0}).result()"])
+def test_distributed_checkpoints_leave_no_folder(tmp_path: Path, save: str) -> None:
+    """What is loaded is read a tensor after the other: the first is there until the second is."""
+    text = (
+        "import os, torch\nimport torch.distributed.checkpoint as dcp\n"
+        "os.chdir(os.path.dirname(__file__))\nmodel = torch.nn.Linear(64, 32)\nmodel(torch.rand(1, 64))\n"
+    )
+    state = "{'model': model.state_dict()}, checkpoint_id='kept'"
+    path = script(tmp_path, f"{text}{save.format(state)}\ndcp.load({state})\n")
+    seen = observe_script(path)
+    assert seen.flow is not None
+    assert observed_peak(seen)[0] == 4 * (64 * 32 + 32)
+    assert sum("torch.distributed.checkpoint" in each for each in seen.flow.assumed) == 2
+    assert [each.name for each in tmp_path.iterdir()] == ["train.py"]
+    path.write_text(f"{text}dcp.load({state})\n")
+    with pytest.raises(InputError, match=r"train\.py:6"):
+        observe_script(path)
+
+
 def test_a_script_may_change_its_folder(tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
     text = "import os, torch\nos.chdir(os.path.join(os.path.dirname(__file__), 'below'))\ntorch.rand(1000)\n"

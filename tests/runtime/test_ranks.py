@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.placement_types import _StridedShard
 
@@ -212,6 +213,15 @@ def test_context_parallel_is_refused_with_the_reason() -> None:
 
     with fake_ranks(0, 2), pytest.raises(InputError, match="context parallel"):
         observe_fake(asks)
+
+
+def test_flat_parameters_are_refused_with_the_way_out() -> None:
+    def train() -> None:
+        dist.init_process_group("nccl")
+        FullyShardedDataParallel(torch.nn.Linear(8, 8))
+
+    with fake_ranks(0, 2), pytest.raises(InputError, match=r"FSDP1. at .*test_ranks\.py:\d+.*fully_shard"):
+        observe_fake(train)
 
 
 def test_messages_come_in_order_and_say_who_waits(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.tensor import experimental
 
 from memplan_engine.errors import InputError
@@ -17,13 +18,18 @@ RING = (
     "attention whose keys go round the ranks is not seen under a fake process group",
     "sequences that each rank has whole, or shards of them by tensor parallel (SequenceParallel)",
 )
+FLAT = (
+    "FullyShardedDataParallel (FSDP1)",
+    "its flat parameters have storages that come and go by streams, which no fake tensor follows",
+    "fully_shard of torch.distributed.fsdp (FSDP2)",
+)
 STORE = ("a store of its own", "who waits for another rank there waits for ever", "init_process_group alone")
 OBJECTS = ("objects of other ranks", "these ranks do not run", "objects that each rank makes by itself")
 
 
 def refusals() -> list[Patch]:
     """For `torch_fake.patched`."""
-    patches: list[Patch] = []
+    patches: list[Patch] = [(FullyShardedDataParallel, "__init__", _refuse(*FLAT))]
     for name in ("context_parallel",):
         call = getattr(experimental, name, None)
         if call is not None:

@@ -354,7 +354,7 @@ class _FakeRun:
         )
         origins = recorder.origins
         compiled = origins.compiled or _compiles(self.call.original)
-        notes = (*self.assumed.notes, *recorder.steps.assumed)
+        notes = (*self.assumed.notes, *recorder.steps.assumed, *recorder.notes)
         assumed = (*current_device().assumed, *notes)
         flow = recorder.flow.finished(origins.sources(), assumed, compiled)
         if recorder.kernels is not None:

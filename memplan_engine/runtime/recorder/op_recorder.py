@@ -169,6 +169,8 @@ class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
         self.origins, self.steps = origins, TrainingSteps(most_steps)
         self.replaced: set[int] = set()
         """Storages of weights and of optimizers' state that were gone when a step ended."""
+        self.notes: dict[str, None] = {}
+        """What the run rests on, in words, for `Flow.assumed`."""
         device = device or CurrentDevice()
         self.ops, self.flow = OpLog(), FlowLog(device)
         self.inside = False
