@@ -17,8 +17,8 @@ from torch._subclasses.fake_impls import op_implementations_dict
 from torch.autograd.function import BackwardCFunction
 from torch.utils import _pytree as pytree
 
-from memplan_engine.runtime.recorder.cuda_kernels import SHAPES
 from memplan_engine.runtime.recorder.cuda_stubs import python_stubs
+from memplan_engine.runtime.recorder.eager_kernels import SHAPES
 from memplan_engine.torch_capture.torch_fake import on_host, patched
 
 CUDNN = 92000

@@ -21,12 +21,13 @@ from torch.optim.optimizer import (
 from torch.utils import _foreach_utils
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from memplan_engine.recordings.observed_flow import HELD, KEPT, Category, Flow
+from memplan_engine.recordings.observed_flow import HELD, KEPT, Category, Flow, Stage
 from memplan_engine.runtime.observer.allocations import OpLog
 from memplan_engine.runtime.recorder.eager_kernels import as_in_eager
 from memplan_engine.runtime.recorder.fake_device import CurrentDevice
 from memplan_engine.runtime.recorder.flow_log import FlowLog
 from memplan_engine.runtime.recorder.op_origins import OpOrigins, Origin
+from memplan_engine.runtime.recorder.refused_types import RefusedTypes
 from memplan_engine.torch_capture.torch_fake import storage_of
 from memplan_engine.torch_capture.torch_storages import OperatorMode, tensors_in
 from memplan_engine.torch_capture.training.torch_recipe import kept_by_optimizers
@@ -177,6 +178,7 @@ class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
         """Whether an operator runs."""
         self.is_paused = False
         """Whether what runs is not noted."""
+        self.refused_types = RefusedTypes()
         self._ignored: dict[Any, bool] = {}
 
     def operate(self, operator: Any, args: Any, kwargs: Any) -> Any:
@@ -196,6 +198,8 @@ class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
         self.inside = True
         try:
             # A model may catch what an operator raises, and go on.
+            if origin.stage is not Stage.BACKWARD:
+                self.refused_types.check(operator, args, kwargs)
             value = as_in_eager(operator, operator(*args, **kwargs), args, kwargs)
             self.flow.returned(value, operator, args, kwargs)
             if self.kernels is not None:

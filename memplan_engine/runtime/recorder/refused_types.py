@@ -1,0 +1,125 @@
+"""Types that the kernels of an operator refuse, and fake tensors take: `"bitwise_and_cpu" not implemented for
+'Float'`, matrices of two types.
+
+No table says which. The operator itself runs on real tensors of the same types and a few elements, once for
+each combination of types.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+import torch
+
+from memplan_engine.torch_capture.torch_operators import gives_views
+from memplan_engine.torch_capture.torch_storages import tensors_in
+from memplan_engine.torch_capture.training.torch_generators import on_real_tensors
+
+FEW = 4
+"""The largest size and whole number of a call that is tried."""
+ENOUGH = 32
+"""As FEW, of a call that decides."""
+MOST_ELEMENTS = 2**20
+"""A refusal is confirmed on tensors of the sizes of the call, where they have no more elements."""
+OF_TYPES = re.compile(r"not implemented for '|\bd?types?\b")
+"""What errors about types say, and those about sizes do not."""
+PRIVATE = re.compile(
+    "__|_(log_|safe_)?softmax|_linalg|_adaptive|_embedding_bag|_cdist_f|_fft|_upsample|_native_batch"
+    "|_batch_norm|_prelu|_unique|_ctc_loss|_weight_norm|_unsafe"
+)
+"""Operators that are tried although their names begin with "_"; others may trust what calls them."""
+OF_BOTH = re.compile(
+    r"bitwise_|__[ilr]*(and|or|xor|shift)__|gcd|lcm|_(log_)?softmax|b?mm$|add[bm]?mm|baddbmm"
+)
+"""Operators whose kernels for CUDA refuse the types that those for the CPU refuse, half precision aside."""
+HALF = (torch.float16, torch.bfloat16)
+
+
+class RefusedTypes:
+    """Raises what torch raises for the types of a call, which fake tensors pass over."""
+
+    def __init__(self) -> None:
+        self._passed: set[Any] = set()
+        """Operators, each with types that it takes."""
+
+    def check(self, operator: Any, args: Any, kwargs: Any) -> None:
+        """Raise the error of `operator` for the types of these arguments, where there is one."""
+        if not _is_tried(operator):
+            return
+        key = (operator, _types(args), _types(tuple(kwargs.items())))
+        if key in self._passed:
+            return
+        error = _refusal(operator, args, kwargs)
+        if error is not None:
+            raise error.with_traceback(None)
+        self._passed.add(key)
+
+
+@cache
+def _is_tried(operator: Any) -> bool:
+    if getattr(operator, "namespace", "") != "aten" or torch.Tag.inplace_view in operator.tags:
+        return False
+    name = operator._schema.name.removeprefix("aten::")
+    private = name.startswith("_") and PRIVATE.match(name) is None
+    is_view = gives_views(operator) and not operator._schema.is_mutable and "complex" not in name
+    return not (private or is_view or "empty" in name or name.endswith("_backward"))
+
+
+def _types(value: Any) -> Any:
+    """Return what calls of like types share: types and dimensions of tensors, kinds of numbers."""
+    if isinstance(value, torch.Tensor):
+        # Of no elements many kernels take any type.
+        return value.dtype, value.dim(), value.device.type, 0 in value.shape
+    if isinstance(value, (tuple, list)):
+        return tuple([_types(each) for each in value])
+    return value if isinstance(value, (torch.dtype, str, bool)) else type(value)
+
+
+def _refusal(operator: Any, args: Any, kwargs: Any) -> Exception | None:
+    """Return the error about types that `operator` raises on real tensors in place of these."""
+    tensors = list(tensors_in((args, kwargs)))
+    if any(each.is_quantized for each in tensors) or not _is_judged(operator, tensors):
+        return None
+    if _raised(operator, args, kwargs, FEW) is None:
+        return None
+    whole = sum(each.numel() for each in tensors) <= MOST_ELEMENTS
+    return _raised(operator, args, kwargs, None if whole else ENOUGH)
+
+
+def _is_judged(operator: Any, tensors: list[torch.Tensor]) -> bool:
+    """Return whether the kernels of the CPU say what those of the device of `tensors` refuse."""
+    if all(each.device.type in ("cpu", "meta") for each in tensors):
+        return True
+    types = {each.dtype for each in tensors}
+    name = operator._schema.name.removeprefix("aten::")
+    return OF_BOTH.match(name) is not None and (len(types) > 1 or not types & set(HALF))
+
+
+def _raised(operator: Any, args: Any, kwargs: Any, most: int | None) -> Exception | None:
+    with on_real_tensors(), torch._C._DisableAutocast():
+        state = torch.get_rng_state() if torch.Tag.nondeterministic_seeded in operator.tags else None
+        try:
+            real = [_real(each, most) for each in args], {name: _real(kwargs[name], most) for name in kwargs}
+            operator(*real[0], **real[1])
+        except Exception as error:
+            return error if OF_TYPES.search(str(error)) else None
+        finally:
+            if state is not None:
+                torch.set_rng_state(state)
+    return None
+
+
+def _real(value: Any, most: int | None) -> Any:
+    """Return `value` with real tensors, sizes and numbers of at most `most`."""
+    if isinstance(value, torch.Tensor):
+        sizes = [size if most is None else min(size, most) for size in value.shape]
+        # What is used as an index is one that there is.
+        whole = not (value.is_floating_point() or value.is_complex())
+        return (torch.zeros if whole else torch.ones)(sizes, device="cpu").to(value.dtype)
+    if isinstance(value, (tuple, list)):
+        return [_real(each, most) for each in value]
+    if isinstance(value, (torch.device, torch.Generator)):
+        return None
+    return min(value, most) if type(value) is int and most is not None else value

@@ -1,0 +1,113 @@
+"""Types that kernels refuse: predicted runs refuse them with the words of real ones, and take all others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from memplan_engine import InputError, observe_fake, observed_peak
+from memplan_engine.errors import one_line
+from memplan_engine.runtime.recorder.refused_types import RefusedTypes
+from tests.support.measured import PeakMode
+
+FLOAT8 = torch.float8_e4m3fn
+
+
+def normalized(x: torch.Tensor) -> torch.Tensor:
+    return nn.BatchNorm1d(3)(x)
+
+
+REFUSED: tuple[Callable[[], Any], ...] = (
+    lambda: torch.rand(4) & torch.rand(4),
+    lambda: torch.rand(4) << 1,
+    lambda: torch.gcd(torch.rand(3), torch.rand(3)),
+    lambda: torch.bitwise_not(torch.rand(3)),
+    lambda: torch.rand(4).to(FLOAT8) + torch.rand(4).to(FLOAT8),
+    lambda: torch.zeros(3, dtype=torch.bool).cumsum_(0),
+    lambda: torch.zeros(3, dtype=torch.int).addcmul_(torch.zeros(3), torch.zeros(3)),
+    lambda: torch.linalg.inv(torch.eye(3, dtype=torch.half)),
+    lambda: torch.rand(3, 3) @ torch.rand(3, 3).half(),
+    lambda: nn.Linear(300, 70)(torch.ones(200, 300, dtype=torch.bfloat16)),
+    lambda: nn.Conv2d(3, 40, 3)(torch.ones(2, 3, 900, 900, dtype=torch.bfloat16)),
+    lambda: normalized(torch.ones(2, 3, dtype=torch.long)),
+    lambda: functional.cross_entropy(torch.rand(3, 4), torch.zeros(3, dtype=torch.int32)),
+    lambda: functional.binary_cross_entropy(torch.rand(3), torch.zeros(3, dtype=torch.long)),
+    lambda: functional.avg_pool2d(torch.ones(1, 1, 3, 3, dtype=torch.int), 2),
+    lambda: torch.rand(3, dtype=torch.int),
+    lambda: torch.fft.rfft(torch.zeros(8, dtype=torch.half)),
+    lambda: torch.zeros(3, dtype=torch.complex64).median(),
+)
+
+
+@pytest.mark.parametrize("number", range(len(REFUSED)))
+def test_what_a_real_run_refuses_is_refused_in_its_words(number: int) -> None:
+    call = REFUSED[number]
+    with pytest.raises((RuntimeError, NotImplementedError)) as real:
+        call()
+    with pytest.raises(InputError, match=r"test_refused_types\.py:\d+") as refused:
+        observe_fake(call)
+    assert one_line(str(real.value).splitlines()[0], 80).rstrip("…") in str(refused.value)
+
+
+def test_what_a_real_run_takes_is_taken() -> None:
+    """Half precision, whole numbers in convolutions, types that are promoted, and no elements."""
+
+    def run() -> None:
+        whole = torch.ones(1, 1, 3, 3, dtype=torch.int)
+        functional.conv2d(whole, whole[..., :2, :2])
+        whole[0, 0] @ whole[0, 0]
+        torch.rand(3).bfloat16().erfinv() + torch.rand(3) * torch.arange(3)
+        torch.rand(3, 4).gather(0, torch.zeros(1, 4, dtype=torch.int32))
+        nn.LayerNorm(700)(torch.ones(2, 700, dtype=torch.half))
+        torch.zeros(0, 3, 3, dtype=torch.half).logical_and(torch.rand(3))
+        torch.linalg.cholesky(torch.zeros(0, 3, 3, dtype=torch.half))
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            nn.Linear(4, 4)(torch.rand(2, 4)).softmax(-1)
+
+    with PeakMode() as mode:
+        run()
+    assert observed_peak(observe_fake(run))[0] == mode.peak
+
+
+def test_a_run_may_go_on_after_a_refusal() -> None:
+    def run() -> None:
+        try:
+            torch.linalg.inv(torch.eye(30).bfloat16())
+        except RuntimeError:
+            torch.linalg.inv(torch.eye(30))
+
+    with PeakMode() as mode:
+        run()
+    assert observed_peak(observe_fake(run))[0] == mode.peak
+
+
+def test_numbers_that_are_drawn_stay_as_they_are() -> None:
+    before = torch.get_rng_state()
+    RefusedTypes().check(torch.ops.aten.rand.default, [[900, 900]], {})
+    assert torch.get_rng_state().equal(before)
+
+
+@pytest.mark.parametrize(
+    ("call", "is_refused"),
+    [
+        (lambda: torch.rand(4, device="cuda") & 1, True),
+        (lambda: nn.Linear(4, 4, device="cuda")(torch.rand(2, 4, device="cuda").half()), True),
+        # Not on the CPU.
+        (lambda: torch.zeros(3, dtype=torch.int, device="cuda").histc(), False),
+        (lambda: torch.rand(2, 4, device="cuda").half().softmax(-1), False),
+    ],
+)
+def test_of_the_kernels_of_cards_only_some_are_judged(call: Callable[[], Any], is_refused: bool) -> None:
+    def refused() -> bool:
+        try:
+            observe_fake(call, name="call", device="cuda")
+        except InputError as error:
+            return "dtype" in str(error) or "not implemented for" in str(error)
+        return False
+
+    assert refused() is is_refused
