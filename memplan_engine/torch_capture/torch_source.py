@@ -16,6 +16,8 @@ PACKAGES = re.compile(r"^.*/(?:site|dist)-packages/")
 ENGINE = str(Path(__file__).parents[1])
 OTHERS = (ENGINE, get_path("stdlib"), "<")
 """Folders of code that is nobody's model."""
+WRAPPERS = ("torch/", "typing_extensions.py")
+"""Packages whose frames are no line of the user's."""
 MAX_CODE = 200
 """Characters of a source line that are kept."""
 
@@ -46,7 +48,7 @@ def source_of_error(error: BaseException) -> Source | None:
 @cache
 def is_users(file: str) -> bool:
     """Whether `file` is neither torch's nor Python's nor ours."""
-    return not file.startswith(OTHERS) and not portable_path(file).startswith("torch/")
+    return not file.startswith(OTHERS) and not portable_path(file).startswith(WRAPPERS)
 
 
 def is_ours(file: str) -> bool:

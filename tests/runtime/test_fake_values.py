@@ -3,6 +3,7 @@ depend on them. Against real runs, whose values are like those that are taken.""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
@@ -268,6 +269,102 @@ def drawn_from_a_generator() -> Kept:
     return []
 
 
+class Experts(nn.Module):
+    """Four experts, of which `route` chooses two for each of the rows of `x`."""
+
+    def __init__(self, route: Callable[[Experts, torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.gate, self.route = nn.Linear(8, 4, bias=False), route
+        self.parts = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores, chosen = self.gate(x).softmax(-1).topk(2, -1)
+        return self.route(self, x, chosen) * scores.sum()
+
+
+def one_by_one(model: Experts, x: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+    result = torch.zeros_like(x)
+    mask = functional.one_hot(chosen, 4).permute(2, 1, 0)
+    for part, each in zip(model.parts, mask, strict=True):
+        _, rows = torch.where(each)
+        if not each.any():
+            continue
+        result.index_add_(0, rows, part(x[rows]))
+    return result
+
+
+def sorted_by_expert(model: Experts, x: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+    order = chosen.flatten().argsort(stable=True)
+    sizes = torch.bincount(chosen.flatten(), minlength=4).tolist()
+    groups = x[order // 2].split(sizes)
+    results = [part(group) for part, group in zip(model.parts, groups, strict=True)]
+    return torch.zeros_like(x).index_add(0, order // 2, torch.cat(results))
+
+
+def scattered(model: Experts, x: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+    sizes = torch.zeros(len(x), 4).scatter(1, chosen, 1).long().sum(0).tolist()
+    rows = x[chosen.flatten().sort(0)[1].div(2, rounding_mode="trunc")]
+    return torch.cat([part(group) for part, group in zip(model.parts, rows.split(sizes), strict=True)])[::2]
+
+
+def experts(route: Callable[[Experts, torch.Tensor, torch.Tensor], torch.Tensor]) -> Kept:
+    """Rows that want each expert as often as any other."""
+    model = Experts(route)
+    with torch.no_grad():
+        model.gate.weight.copy_(torch.eye(4, 8))
+    for _ in range(2):
+        wanted = torch.eye(8)[torch.tensor([[0, 1], [2, 3]] * 6)].sum(1)
+        model(wanted + torch.rand(12, 8) / 100).sum().backward()
+        model.zero_grad()
+    return [model]
+
+
+def parts_of_an_unknown_place() -> Kept:
+    table = nn.Parameter(torch.rand(4, 8, 6))
+    place = torch.rand(4).argmax()
+    (table[place, :, 2:4].exp() + table[place, place, 0]).sum().backward()
+    written = torch.zeros(4, 8)
+    written[place], written[place, place], written[0, place] = 1, 2, torch.rand(())
+    sizes = torch.tensor([[3, 50], [40, 60]])
+    sizes[place.clamp(max=1)]
+    torch.zeros(sizes[1].tolist()), torch.zeros(int(sizes[torch.tensor(0), 1]))
+    return []
+
+
+def written_in_part() -> Kept:
+    """What is overwritten is known, and so is what stays as it is."""
+    order = torch.rand(4).argsort()
+    order[0] = 30
+    sizes = torch.zeros(3, dtype=torch.long)
+    sizes[1], sizes[0] = torch.rand(4).argmax(), 300
+    copy = sizes.clone()
+    copy[2:] += 5
+    torch.zeros(int(order[0])), torch.zeros(int(sizes[0]), int(copy[2])), torch.zeros(int(sizes[2]))
+    values = torch.rand(3, 4)
+    values[1:] = 2
+    torch.zeros(int(values[1:].sum()))
+    return []
+
+
+def split_at_places() -> Kept:
+    x, places = torch.rand(12, 4), torch.tensor([3, 7])
+    parts = [*torch.tensor_split(x, places), *x.tensor_split(torch.tensor([1, 1]), dim=1)]
+    [part.clone() for part in (*parts, *x.tensor_split(torch.tensor(3)))]
+    return []
+
+
+def targets_of_unknown_lengths() -> Kept:
+    """In each batch some target is as long as its row."""
+    model = nn.Linear(8, 10)
+    for _ in range(2):
+        scores = model(torch.rand(12, 3, 8)).log_softmax(-1)
+        targets = torch.rand(3, 5).add(1).long()
+        lengths = (targets != 0).sum(1)
+        nn.CTCLoss()(scores, targets, torch.full((3,), 12), lengths).backward()
+        model.zero_grad()
+    return [model]
+
+
 def flow_of(case: Callable[[], Kept]) -> tuple[Flow, tuple[str, ...]]:
     """What is predicted of `case`, and its operators."""
     seen = observe_fake(case, name="case")
@@ -278,6 +375,7 @@ def flow_of(case: Callable[[], Kept]) -> tuple[Flow, tuple[str, ...]]:
 CASES = (
     accuracy, not_a_number, best_of, written_elsewhere, distributions, packed, sequences_aligned,
     lists_of_numbers, lengths_as_tuples, written_into_empty, drawn_from_a_generator,
+    parts_of_an_unknown_place, written_in_part, split_at_places, targets_of_unknown_lengths,
     different_words, derivatives, gradients_of_each_sample, ensemble, averaged, statistics_of_instances,
 )  # fmt: skip
 
@@ -287,6 +385,26 @@ def test_what_scripts_ask_for_is_answered(case: Callable[[], Kept]) -> None:
     seen = observe_fake(case)
     assert seen.flow is not None
     assert flow_peak(seen.flow)[0] == measured(case) > 0
+
+
+@pytest.mark.parametrize("route", [one_by_one, sorted_by_expert, scattered])
+def test_rows_are_spread_evenly_over_experts(route: Any) -> None:
+    case = partial(experts, route)
+    flow, _ = flow_of(case)
+    assert flow_peak(flow)[0] == measured(case)
+    (note,) = flow.assumed
+    assert note.startswith("what `topk` chooses at ")
+    assert note.endswith(" as spread evenly over 4")
+
+
+def test_a_choice_that_decides_no_size_is_not_noted() -> None:
+    class Best(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.gather(-1, x.topk(2, -1)[1])
+
+    flow = observe_fake(Best(), (torch.rand(4, 8) + 1,)).flow
+    assert flow is not None
+    assert flow.assumed == ()
 
 
 def test_inference_mode_holds_and_assumes_what_no_grad_does() -> None:
@@ -299,6 +417,19 @@ def test_inference_mode_holds_and_assumes_what_no_grad_does() -> None:
     assert inference.assumed == plain.assumed
 
 
+def written_somewhere(i: torch.Tensor) -> None:
+    sizes = torch.tensor([3, 5])
+    sizes[i] = 7
+    torch.zeros(int(sizes[1]))
+
+
+def compared_in_part(i: torch.Tensor) -> None:
+    both = torch.stack([i, i])
+    both[0] = 3
+    if (both == 7).any():
+        torch.zeros(2)
+
+
 @pytest.mark.parametrize(
     "ask",
     [
@@ -307,6 +438,13 @@ def test_inference_mode_holds_and_assumes_what_no_grad_does() -> None:
         lambda i: torch.zeros(int(torch.tensor([[3, 5], [1, 1]])[[i], :1])),
         lambda i: torch.zeros(int(torch.empty(2, dtype=torch.long).index_fill_(0, torch.tensor([0]), 3)[1])),
         lambda i: torch.zeros(int(torch.empty(2, dtype=torch.long).fill_(i)[0])),
+        lambda i: torch.zeros(int(torch.tensor([3, 5])[i])),
+        lambda i: torch.zeros(int(torch.tensor([[3, 5], [1, 1]])[i][0])),
+        lambda i: torch.zeros(int(torch.tensor([[3, 5], [1, 1]])[i].view(2)[0:1] + 1)),
+        lambda i: torch.zeros(int(torch.tensor([3, 5]).index_put_((i,), torch.tensor(7))[1])),
+        written_somewhere,
+        compared_in_part,
+        lambda i: torch.rand(12).tensor_split(torch.stack([i, i + 1])),
     ],
 )
 def test_what_is_made_of_unknown_numbers_is_not_known(ask: Any) -> None:
@@ -448,6 +586,38 @@ def test_generate_makes_all_of_its_tokens(around: Callable[[], Any]) -> None:
     assert set(made) == {(2, 11)}
     (note,) = flow.assumed
     assert note == "no sequence as ended before `generate` has made all of its tokens"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda count: torch.zeros(count),
+        lambda count: torch.zeros(count, 4),
+        lambda count: torch.rand(8).split([count, 8 - count]),
+        lambda count: torch.rand(8).view(count, -1),
+        lambda count: functional.pad(torch.rand(3), (0, count)),
+        lambda count: torch.rand(8).topk(count),
+        lambda count: [1, 2, 3][count],
+    ],
+)
+def test_a_count_that_is_a_size_is_refused_with_both_lines(use: Any) -> None:
+    line = r"test_fake_values\.py:\d+"
+    message = rf"asked for at .*{line}, that is used as a size or a place at .*{line}, expected sizes that"
+    with pytest.raises(InputError, match=message):
+        observe_fake(lambda: use((torch.rand(8) > 0.5).sum().item()))
+
+
+def test_counts_are_written_and_compared() -> None:
+    def run() -> None:
+        count = (torch.rand(8) > 0.5).sum().item()
+        assert json.dumps({"right": count}) == '{"right": 1}'
+        assert (torch.rand(8) > count).shape == (count <= torch.rand(8)).shape == (8,)
+        assert max(count, 3) == 3 > count
+        assert (count**2, 2**count, 7 % (count + 1), 7 // count) == (1, 2, 1, 7)
+
+    observe_fake(run)
+    with pytest.raises(TypeError):
+        json.dumps({"right": UnknownCount(1, "")})
 
 
 def test_counts_are_numbers_but_no_sizes() -> None:

@@ -23,7 +23,7 @@ from memplan_engine.torch_capture.training.torch_answers import unknown
 from memplan_engine.torch_capture.training.torch_values import KnownValues
 
 PLACE = "fake run"
-INHERITED = ("item", "numpy", "__format__", "__index__", "__float__", "__int__")
+INHERITED = ("item", "numpy", "tensor_split", "__format__", "__index__", "__float__", "__int__")
 """Methods that fake tensors have from all others."""
 
 
@@ -51,8 +51,8 @@ class AskedValues:
         return torch._C.TensorBase.item(tensor)
 
     def formatted(self, tensor: torch.Tensor, form: str) -> str:
-        """Return `f"{tensor:form}"`: that of a number, or, without a form, of a tensor."""
-        if not form or tensor.dim():
+        """Return `f"{tensor:form}"`: that of a number, or, of an unknown one without a form, of a tensor."""
+        if tensor.dim() or (not form and self.values.of(tensor) is None):
             return object.__format__(tensor, form)
         if not self._is_asked(tensor, sys._getframe(2)):
             return format(torch._C.TensorBase.item(tensor), form)
@@ -79,6 +79,15 @@ class AskedValues:
         if self._steers(tensor) and self._is_asked(tensor, sys._getframe(2)):
             raise unknown(self.source, PLACE, f"the value of a tensor of shape {tuple(tensor.shape)}")
         return kind(torch._C.TensorBase.item(tensor))
+
+    def split(self, tensor: torch.Tensor, places: Any, dim: int = 0) -> Any:
+        """Return `tensor.tensor_split(places, dim)`, of which C++ would read the places."""
+        if isinstance(places, FakeTensor) and places.dim():
+            known = self.values.listed(places)
+            if known is None:
+                raise unknown(self.source, PLACE, f"the values of a tensor of shape {tuple(places.shape)}")
+            places = known
+        return torch._C.TensorBase.tensor_split(tensor, places, dim)
 
     def _steers(self, tensor: torch.Tensor) -> bool:
         return tensor.is_floating_point() and self.assumed.within_model()
@@ -120,9 +129,11 @@ class AskedValues:
 def answering_python(values: KnownValues, assumed: Assumed, source: str) -> Iterator[None]:
     """With answers to `.item()`, `.tolist()`, `.numpy()` and formats of fake tensors."""
     asked = AskedValues(values, assumed, source)
-    with patched((FakeTensor, "tolist", _method(asked.tolist))):
+    with patched(
+        (FakeTensor, "tolist", _method(asked.tolist)), (torch, "tensor_split", _method(asked.split))
+    ):
         answers: tuple[Callable[..., Any], ...] = (
-            *(asked.item, asked.numpy, asked.formatted, asked.as_index),
+            *(asked.item, asked.numpy, asked.split, asked.formatted, asked.as_index),
             *(partial(asked.as_number, kind=kind) for kind in (float, int)),
         )
         for name, answer in zip(INHERITED, answers, strict=True):

@@ -15,10 +15,13 @@ from typing import Any
 
 import torch
 
-from memplan_engine.runtime.recorder.checks import passing
+from memplan_engine.runtime.recorder.checks import is_indexing, passing
 from memplan_engine.runtime.recorder.unknown_count import UnknownCount, UnknownNumber
+from memplan_engine.torch_capture.torch_fake import MOST_ELEMENTS
+from memplan_engine.torch_capture.torch_operators import arguments_of
 from memplan_engine.torch_capture.torch_source import is_users, portable_path
 from memplan_engine.torch_capture.torch_storages import tensors_in
+from memplan_engine.torch_capture.training.torch_generators import on_real_tensors
 from memplan_engine.torch_capture.training.torch_origins import who_asks
 from memplan_engine.torch_capture.training.torch_values import KnownValues
 
@@ -33,6 +36,10 @@ NOT_FINITE = ("aten::isnan", "aten::isinf", "aten::isposinf", "aten::isneginf")
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     f"aten::{name}": getattr(python, name) for name in ("lt", "gt", "le", "ge", "eq", "ne")
 }
+CHOICES = ("aten::topk", "aten::argmax", "aten::max.dim")
+"""Operators that choose places along a dimension."""
+MOST_CHOICES = 1024
+"""A model that chooses among no more routes its tokens to experts."""
 ONE = 1.0
 """What a loss or a norm is taken as."""
 LINE_SEARCH = (
@@ -55,7 +62,7 @@ class Assumed:
         self.notes: dict[str, None] = {}
         self._searches = 0
 
-    def answer(self, operator: Any, args: Any) -> Any:
+    def answer(self, operator: Any, args: Any, known: KnownValues) -> Any:
         """What `operator` says of values of `args`; None for what shall be refused."""
         if operator is not NUMBER or args[0].numel() != 1:
             return None
@@ -72,7 +79,11 @@ class Assumed:
             return passes
         asker = self._asker(sys._getframe(1))
         if not args[0].dtype.is_floating_point:
-            return None
+            if not is_indexing(sys._getframe(1)):
+                return None
+            # All parts that `x[i]` may be are of one size.
+            known.takes_a_part = True
+            return 0
         if asker == SCALER:
             # Whether a gradient is infinite: or no step would be taken.
             return 0.0
@@ -83,8 +94,42 @@ class Assumed:
         self.note(f"the value of a tensor of shape {tuple(args[0].shape)}, asked for {who_asks()}, as 1")
         return ONE
 
-    def result(self, operator: Any, args: Any, result: Any, known: KnownValues) -> bool | None:
+    def sizes(self, operator: Any, args: Any, kwargs: Any, known: KnownValues) -> None:
+        """Assume that a target of `ctc_loss` is as long as its row."""
+        if operator._schema.name != "aten::_ctc_loss":
+            return
+        arguments = arguments_of(operator, args, kwargs)
+        targets, lengths = arguments["targets"], arguments["target_lengths"]
+        if targets.dim() != 2 or not isinstance(lengths, torch.Tensor) or known.of(lengths) is not None:
+            return
+        if lengths.untyped_storage().nbytes() == lengths.numel() * lengths.element_size():
+            row = targets.shape[1]
+            reason = f"targets of `ctc_loss` {who_asks()} as long as their rows, of {row:,}"
+            known.assume(lengths, row, reason)
+
+    def _choose(self, operator: Any, args: Any, kwargs: Any, result: Any, known: KnownValues) -> None:
+        """Assume that the choices of a model are spread evenly over what it chooses from."""
+        arguments = arguments_of(operator, args, kwargs, defaults=True)
+        dim, source = arguments["dim"], arguments["self"]
+        if dim is None or not source.dim() or known.of(source) is not None:
+            return
+        places = result if isinstance(result, torch.Tensor) else result[1]
+        size = source.shape[dim]
+        count = places.shape[dim] if places.dim() == source.dim() else 1
+        if size > MOST_CHOICES or places.numel() > MOST_ELEMENTS or not places.numel():
+            return
+        with on_real_tensors():
+            order = torch.arange(places.numel()) % size
+            spread = order.view(places.shape)
+            if count > 1:
+                spread = order.view(places.movedim(dim, -1).shape).movedim(-1, dim)
+        name = operator._schema.name.removeprefix("aten::")
+        known.assume(places, spread, f"what `{name}` chooses {who_asks()} as spread evenly over {size:,}")
+
+    def result(self, operator: Any, args: Any, kwargs: Any, result: Any, known: KnownValues) -> bool | None:
         """What all elements of `result`, which `operator` has given, are taken as; None where nothing is."""
+        if operator.name() in CHOICES and self.within_model():
+            self._choose(operator, args, kwargs, result, known)
         if not isinstance(result, torch.Tensor) or result.dtype is not torch.bool:
             if torch.Tag.nondeterministic_seeded in operator.tags:
                 self._drawn.update(each.untyped_storage() for each in tensors_in(result) if not each.dim())

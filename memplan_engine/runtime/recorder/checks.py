@@ -1,10 +1,13 @@
-"""Which answer has a check pass: `if not valid.all(): raise …` and `assert valid.all()` in whatever code."""
+"""Read in the code that asks for a value: which answer has a check pass (`if not valid.all(): raise …` and
+`assert valid.all()`), and whether it chooses a part of a tensor."""
 
 from __future__ import annotations
 
 import ast
 import linecache
+from dis import opname
 from functools import cache
+from opcode import _nb_ops  # type: ignore[attr-defined]
 from types import FrameType
 
 from memplan_engine.system import parse_python
@@ -18,16 +21,34 @@ PLUMBING = (
     "torch/utils/_python",
 )
 """Through which torch calls a mode."""
+INDEXING = ("BINARY_SUBSCR", "STORE_SUBSCR")
+SUBSCRIPT = next((place for place, (name, _) in enumerate(_nb_ops) if name == "NB_SUBSCR"), -1)
+"""Operations of Python that index."""
 
 
 def passing(frame: FrameType | None) -> bool | None:
     """What the truth that the code above `frame` asks for has to be, or an error is raised; None where it
     does not say."""
+    frame = _asking(frame)
+    return None if frame is None else _checks(frame.f_code.co_filename).get(frame.f_lineno)
+
+
+def is_indexing(frame: FrameType | None) -> bool:
+    """Return whether the code above `frame` is at `x[i]` or `x[i] = y`."""
+    frame = _asking(frame)
+    if frame is None or frame.f_lasti < 0:
+        return False
+    operation, argument = frame.f_code.co_code[frame.f_lasti : frame.f_lasti + 2]
+    name = opname[operation]
+    # Python 3.14 has one operation for all that takes two values.
+    return name in INDEXING or (name == "BINARY_OP" and argument == SUBSCRIPT)
+
+
+def _asking(frame: FrameType | None) -> FrameType | None:
+    """Return the innermost frame from `frame` on that is neither ours nor a way of torch's to a mode."""
     while frame is not None and _is_plumbing(frame.f_code.co_filename):
         frame = frame.f_back
-    if frame is None:
-        return None
-    return _checks(frame.f_code.co_filename).get(frame.f_lineno)
+    return frame
 
 
 @cache

@@ -7,13 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import replace
-from functools import partial, partialmethod
+from functools import partial
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.nn.modules.lazy import LazyModuleMixin
 
 from memplan_engine.calibration.kernel_table import Calibration
 from memplan_engine.errors import InputError
@@ -38,12 +36,14 @@ from memplan_engine.runtime.recorder.op_recorder import (
     weights_of_all_modules,
 )
 from memplan_engine.runtime.recorder.own_process import in_own_thread
+from memplan_engine.runtime.recorder.refusals import refused
+from memplan_engine.runtime.recorder.unknown_count import telling_of_counts
 from memplan_engine.torch_capture.capture_module import as_given, tracing
 from memplan_engine.torch_capture.torch_exporting import as_fused
 from memplan_engine.torch_capture.torch_fake import RECORDED, FakeTwins, patched
 from memplan_engine.torch_capture.training.torch_answers import answering
 from memplan_engine.torch_capture.training.torch_eager_ops import as_eager
-from memplan_engine.torch_capture.training.torch_origins import RunningModules, who_asks, who_makes
+from memplan_engine.torch_capture.training.torch_origins import CALLERS, RunningModules, who_asks
 from memplan_engine.torch_capture.training.torch_recipe import (
     Recipe,
     check_made,
@@ -140,6 +140,10 @@ def _observed(
 ) -> Observation:
     """As `observe_fake`, on the device that is the current one."""
     with _faking(label, FAKEABLE) as twins:
+        if isinstance(subject, torch.jit.ScriptModule):
+            raise InputError(
+                label, "model", "a module that torch.jit has compiled", f"the model itself, {RECORDED}"
+            )
         if isinstance(subject, torch.nn.Module):
             if recipe is not None:
                 return _step(subject, args, kwargs, recipe, label, twins, kernels)
@@ -208,8 +212,7 @@ def _faking(label: str, expected: str) -> Iterator[FakeTwins]:
         in_own_thread(label),
         swapping(),
         patched(
-            (FakeTensorMode, "create_symbolic_nested_int", partial(_no_nested, label)),
-            (LazyModuleMixin, "__init__", partialmethod(_no_lazy, label)),
+            *refused(label),
             (torch.Tensor, "__deepcopy__", _copied),
         ),
         random_state(SEED),
@@ -217,15 +220,6 @@ def _faking(label: str, expected: str) -> Iterator[FakeTwins]:
     ):
         device = "cuda:0" if current_device().is_cuda else ""
         yield FakeTwins(mode, meta_device="cpu", device=device)
-
-
-def _no_nested(label: str, *call: Any, **options: Any) -> NoReturn:
-    raise InputError(label, "fake run", f"a nested tensor {who_makes()}", f"plain ones, {RECORDED}")
-
-
-def _no_lazy(module: LazyModuleMixin, label: str, *call: Any, **options: Any) -> NoReturn:
-    found = f"{type(module).__name__}, whose weights have no size yet, {who_makes()}"
-    raise InputError(label, "fake run", found, f"a module with its sizes given, {RECORDED}")
 
 
 FAKEABLE = f"a model that runs on fake tensors, {RECORDED}"
@@ -316,6 +310,7 @@ class _FakeRun:
             mode,
             answering(values, self.label, self.assumed),
             answering_python(values, self.assumed, self.label),
+            telling_of_counts(),
             recording(recorder, makes_models),
             functions_compiled(recorder, modules, mode),
         ):
@@ -354,7 +349,12 @@ class _FakeRun:
         )
         origins = recorder.origins
         compiled = origins.compiled or _compiles(self.call.original)
-        notes = (*self.assumed.notes, *recorder.steps.assumed, *recorder.notes)
+        notes = {
+            **self.assumed.notes,
+            **self.call.values.reasons.used,
+            **dict.fromkeys(recorder.steps.assumed),
+            **recorder.notes,
+        }
         assumed = (*current_device().assumed, *notes)
         flow = recorder.flow.finished(origins.sources(), assumed, compiled)
         if recorder.kernels is not None:
@@ -379,3 +379,6 @@ def _compiles(model: torch.nn.Module) -> bool:
 def _called(run: Callable[[], Any]) -> Any:
     """What `run()` gives; calls of the user's code are looked for up to here."""
     return run()
+
+
+CALLERS.add(_called.__code__)

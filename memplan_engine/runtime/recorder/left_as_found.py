@@ -40,7 +40,8 @@ def _ways_back(found: Any) -> Iterator[Callable[[], None]]:
         return
     yield partial(_refill, vars(found), dict(vars(found)))
     if isinstance(found, torch.nn.Module):
-        parts = [vars(found)[name] for name in PARTS if name in vars(found)]
+        # Those of scripted modules are no dictionaries.
+        parts = [part for name in PARTS if isinstance(part := vars(found).get(name), dict)]
         yield from (partial(_refill, part, dict(part)) for part in parts)
         for buffer in vars(found).get("_buffers", {}).values():
             if type(buffer) is torch.Tensor and buffer.numel() <= CONSTANT_NUMEL_LIMIT and not buffer.is_meta:

@@ -27,7 +27,7 @@ from memplan_engine.runtime.recorder.eager_kernels import as_in_eager
 from memplan_engine.runtime.recorder.fake_device import CurrentDevice
 from memplan_engine.runtime.recorder.flow_log import FlowLog
 from memplan_engine.runtime.recorder.op_origins import OpOrigins, Origin
-from memplan_engine.runtime.recorder.refused_types import RefusedTypes
+from memplan_engine.runtime.recorder.refusals import RefusedTypes
 from memplan_engine.torch_capture.torch_fake import storage_of
 from memplan_engine.torch_capture.torch_storages import OperatorMode, tensors_in
 from memplan_engine.torch_capture.training.torch_recipe import kept_by_optimizers

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from functools import total_ordering
-from typing import Any, NoReturn
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, NoReturn
 
 from memplan_engine.errors import InputError
+from memplan_engine.torch_capture.torch_fake import STEP_RECORDED, patched
+from memplan_engine.torch_capture.torch_source import located
+from memplan_engine.torch_capture.training.torch_origins import who_asks
+
+SIZES = f"sizes that follow from the inputs, {STEP_RECORDED}"
 
 
 def _value(other: Any) -> Any:
     return other.value if isinstance(other, UnknownCount) else other
 
 
-@total_ordering
 class UnknownCount:
     """Stands for a number that was asked for at `place`: it is added, divided, compared and written as
     `value`. A size, a place or a number of rounds it cannot be: what a run takes would depend on it.
 
     Raises
     ------
-    InputError: where Python asks what whole number it is.
+    InputError: where Python asks what whole number it is. torch catches it and raises a TypeError instead, of
+        which `telling_of_counts` makes the InputError again.
     """
+
+    refused: ClassVar[list[InputError]] = []
+    """The last error of this kind."""
 
     def __init__(self, value: int, place: str) -> None:
         self.value, self.place = value, place
@@ -52,8 +62,20 @@ class UnknownCount:
     def __floordiv__(self, other: Any) -> Any:
         return self._like(self.value // (_value(other) or 1))
 
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._like(_value(other) // (self.value or 1))
+
     def __mod__(self, other: Any) -> Any:
         return self._like(self.value % (_value(other) or 1))
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._like(_value(other) % (self.value or 1))
+
+    def __pow__(self, other: Any) -> Any:
+        return self._like(self.value ** _value(other))
+
+    def __rpow__(self, other: Any) -> Any:
+        return self._like(_value(other) ** self.value)
 
     def __neg__(self) -> Any:
         return self._like(-self.value)
@@ -64,11 +86,21 @@ class UnknownCount:
     def __round__(self, digits: int | None = None) -> Any:
         return self
 
-    def __eq__(self, other: object) -> bool:
-        return bool(self.value == _value(other))
+    def __eq__(self, other: object) -> Any:
+        # Of a tensor each element is compared.
+        return self.value == _value(other)
 
-    def __lt__(self, other: Any) -> bool:
-        return bool(self.value < _value(other))
+    def __lt__(self, other: Any) -> Any:
+        return self.value < _value(other)
+
+    def __le__(self, other: Any) -> Any:
+        return self.value <= _value(other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self.value > _value(other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self.value >= _value(other)
 
     def __hash__(self) -> int:
         return hash(self.value)
@@ -80,8 +112,9 @@ class UnknownCount:
         return float(self.value)
 
     def __index__(self) -> NoReturn:
-        found = f"a whole number, asked for {self.place}, that is used as a size or a place"
-        raise InputError("fake run", "", found, "sizes that follow from the inputs")
+        found = f"a whole number, asked for {self.place}, that is used as a size or a place {who_asks()}"
+        self.refused[:] = [InputError("fake run", "", found, SIZES)]
+        raise self.refused[0]
 
     __int__ = __index__
 
@@ -90,6 +123,32 @@ class UnknownCount:
 
     def __repr__(self) -> str:
         return repr(self.value)
+
+
+@contextmanager
+def telling_of_counts() -> Iterator[None]:
+    """With counts written to JSON, and the errors of torch that is given one in their own words.
+
+    Raises
+    ------
+    InputError: a TypeError of torch's about a count.
+    """
+    default = json.JSONEncoder.default
+
+    def written(encoder: json.JSONEncoder, value: Any) -> Any:
+        return value.value if isinstance(value, UnknownCount) else default(encoder, value)
+
+    UnknownCount.refused.clear()
+    try:
+        with patched((json.JSONEncoder, "default", written)):
+            yield
+    except TypeError as error:
+        if UnknownCount.refused:
+            raise UnknownCount.refused[0] from error
+        if UnknownCount.__name__ not in str(error):
+            raise
+        found = located("a whole number that is not known, given to torch", error)
+        raise InputError("fake run", "", found, SIZES) from error
 
 
 class UnknownNumber(float):

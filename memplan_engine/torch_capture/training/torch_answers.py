@@ -13,15 +13,24 @@ from memplan_engine.torch_capture.training.torch_origins import who_asks, who_ma
 from memplan_engine.torch_capture.training.torch_values import KnownValues
 
 NESTED = ("aten::_nested", "aten::nested")
+QUANTIZED = (
+    "aten::quantize_per",
+    "aten::_empty_affine_q",
+    "aten::_empty_per_channel_affine_q",
+    "quantized::",
+)
 
 
 class Assuming(Protocol):
     """Says what is taken for values that nobody knows."""
 
-    def answer(self, operator: Any, args: Any) -> Any:
+    def answer(self, operator: Any, args: Any, known: KnownValues) -> Any:
         """What `operator` says of values of `args`; None for what shall be refused."""
 
-    def result(self, operator: Any, args: Any, result: Any, known: KnownValues) -> bool | None:
+    def sizes(self, operator: Any, args: Any, kwargs: Any, known: KnownValues) -> None:
+        """Assume values of arguments on which the size of what `operator` gives depends."""
+
+    def result(self, operator: Any, args: Any, kwargs: Any, result: Any, known: KnownValues) -> bool | None:
         """What all elements of `result` are taken as, which `operator` has given; None where nothing is."""
 
 
@@ -76,11 +85,13 @@ def _answers(values: KnownValues, source: str, assumed: Assuming | None) -> Any:
             if torch.Tag.data_dependent_output in func.tags:
                 answer = values.answer(func, args, kwargs)
                 if answer is None and assumed is not None:
-                    answer = assumed.answer(func, args)
+                    answer = assumed.answer(func, args, values)
                 if answer is not None:
                     return answer
             if func._schema.name.startswith(NESTED):
                 raise _unplain(source, place, "a nested tensor", "plain ones")
+            if func._schema.name.startswith(QUANTIZED):
+                raise _unplain(source, place, "a quantized tensor", "plain ones")
             try:
                 result = func(*args, **kwargs)
             except DataDependentOutputException:
@@ -88,6 +99,8 @@ def _answers(values: KnownValues, source: str, assumed: Assuming | None) -> Any:
                 value = f"the value of a tensor of shape {shape} (`.item()` or a branch on it)"
                 raise unknown(source, place, value) from None
             except DynamicOutputShapeException:
+                if assumed is not None:
+                    assumed.sizes(func, args, kwargs, values)
                 sized = None if assumed is None else values.sized(func, args, kwargs)
                 if sized is not None:
                     return sized
@@ -97,7 +110,7 @@ def _answers(values: KnownValues, source: str, assumed: Assuming | None) -> Any:
                 raise _unplain(source, place, "a sparse tensor", "dense ones (sparse=False)")
             values.follow(func, args, kwargs, result)
             if assumed is not None:
-                taken = assumed.result(func, args, result, values)
+                taken = assumed.result(func, args, kwargs, result, values)
                 if taken is not None:
                     values.assume(result, taken)
             return result

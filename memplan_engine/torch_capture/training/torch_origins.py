@@ -25,6 +25,8 @@ LIBRARY = ("torch/nn/", "torch/optim/")
 """Where the line of an op is looked for when no frame is the user's: a model of torch's own layers."""
 AUTOGRAD = ("torch/autograd/__init__.py",)
 """Where the gradient that a backward pass begins with is made."""
+CALLERS = {take_step.__code__}
+"""Functions of ours that call the user's code: who calls these is not looked at."""
 ENGINE = "_engine_run_backward"
 """The Python function through which every backward pass goes."""
 
@@ -185,7 +187,7 @@ def who_asks() -> str:
 
     frame: FrameType | None = sys._getframe(1)
     optimizer, inside = "", ""
-    while frame is not None and frame.f_code is not take_step.__code__:
+    while frame is not None and frame.f_code not in CALLERS:
         file = portable_path(frame.f_code.co_filename)
         if is_users(frame.f_code.co_filename):
             line = f"at {file}:{frame.f_lineno}"

@@ -13,35 +13,29 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from memplan_engine.torch_capture.torch_fake import (
-    MOST_ELEMENTS,
-    on_host,
-    storage_of,
-    tensors_of,
+from memplan_engine.torch_capture.torch_fake import on_host, storage_of, tensors_of
+from memplan_engine.torch_capture.torch_operators import arguments_of, gives_views, written_values
+from memplan_engine.torch_capture.training.torch_contents import (
+    EMPTY,
+    MOST_PIECEMEAL,
+    MOVES,
+    PACKED,
+    SIZED_BY,
+    Reasons,
+    bytes_of,
+    different,
+    follows,
+    is_large,
+    is_mask,
+    listed,
+    overwrites,
+    shown,
 )
-from memplan_engine.torch_capture.torch_operators import arguments_of, is_repeatable, written_values
 from memplan_engine.torch_capture.training.torch_generators import DrawnFrom, on_real_tensors
 
 if TYPE_CHECKING:
     import torch
 
-PACKED = "aten::_pack_padded_sequence"
-SIZED_BY = {
-    PACKED: ("lengths",),
-    "aten::_ctc_loss": ("target_lengths",),
-    "aten::masked_select": ("mask",),
-    "aten::index": ("indices",),
-    "aten::repeat_interleave": ("repeats",),
-}
-"""Operators whose results have sizes that depend on the values of some arguments only."""
-OF_ITS_FORM = {
-    f"aten::{name}" for name in ("ones_like", "zeros_like", "full_like", "new_ones", "new_zeros", "new_full")
-}
-"""Operators that take of a tensor its form, and not its values."""
-EMPTY = {
-    f"aten::{name}" for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
-}
-"""Operators that make tensors without values."""
 MOST_ASSUMED = 2**26
 """Of a tensor of truths of which all are the same: those of large activations, and gone with the next op."""
 log = logging.getLogger(__name__)
@@ -55,7 +49,7 @@ class KnownValues:
     with something else is not known any more.
 
     A storage of `torch.empty` that is written has two real ones, which begin with different content: what
-    both agree on was written.
+    both agree on was written. So has one of unknown content of which a part is overwritten.
     """
 
     def __init__(self) -> None:
@@ -69,6 +63,11 @@ class KnownValues:
         self.has_guessed = False
         """Whether the plain tensor that comes next, which C++ has made of a list, has unknown elements."""
         self.warned = False
+        self.guessed: Any = None
+        """Views that stand for others: of a place that is not known."""
+        self.takes_a_part = False
+        """Whether the view that comes next is one of them."""
+        self.reasons = Reasons()
 
     def know(self, fake: torch.Tensor, value: torch.Tensor) -> None:
         """Have `fake`, with all that shares its storage, begin with the content of `value`, a real tensor of
@@ -95,7 +94,7 @@ class KnownValues:
             self.second[key] = second
 
     def _forget(self, key: int) -> None:
-        for kept in (self.real, self.second, self.empty):
+        for kept in (self.real, self.second, self.empty, self.reasons.of):
             kept.pop(key, None)
 
     def _note_empty(self, fake: torch.UntypedStorage) -> None:
@@ -107,16 +106,18 @@ class KnownValues:
 
         self.empty[key] = weakref.ref(fake, gone)
 
-    def _begin_to_write(self, tensor: torch.Tensor) -> None:
-        """Have the storage of `tensor`, which is empty, hold two contents that agree nowhere."""
+    def _begin_to_write(self, tensor: torch.Tensor, overwritten: bool) -> None:
+        """Have the storage of `tensor` hold two contents that agree nowhere, where it is empty, or small and
+        not known, and a part of it is `overwritten`."""
         import torch
 
         storage = tensor.untyped_storage()
-        if storage._cdata not in self.empty or storage.nbytes() % tensor.element_size():
+        count, rest = divmod(storage.nbytes(), tensor.element_size())
+        begins = overwritten and count <= MOST_PIECEMEAL and storage._cdata not in self.real
+        if rest or not (begins or storage._cdata in self.empty):
             return
-        count = storage.nbytes() // tensor.element_size()
         with on_real_tensors():
-            contents = [torch.full((count,), value, dtype=tensor.dtype) for value in _different(tensor.dtype)]
+            contents = [torch.full((count,), value, dtype=tensor.dtype) for value in different(tensor.dtype)]
         self._pair(storage, *(content.untyped_storage() for content in contents))
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor | None:
@@ -126,35 +127,55 @@ class KnownValues:
 
         if type(tensor) is torch.Tensor and not tensor.is_meta:
             return tensor
-        if not isinstance(tensor, FakeTensor):
+        if not isinstance(tensor, FakeTensor) or self._is_guessed(tensor):
             return None
         key = storage_of(tensor)
         _, real = self.real.get(key, (None, None))
         if real is None or tensor.untyped_storage().nbytes() != real.nbytes():
             return None
-        value = _shown(tensor, real)
+        value = shown(tensor, real)
         if key in self.second:
             with on_real_tensors():
-                return value if torch.equal(value, _shown(tensor, self.second[key])) else None
+                return value if torch.equal(value, shown(tensor, self.second[key])) else None
         return value
 
     def _second_of(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """As `of`, from the second content of what is known in part."""
         second = self.second.get(storage_of(tensor)) if hasattr(tensor, "fake_mode") else None
-        return self.of(tensor) if second is None else _shown(tensor, second)
+        return self.of(tensor) if second is None or self._is_guessed(tensor) else shown(tensor, second)
 
     def _first_of(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """As `of`, from the first content of what is known in part."""
         key = storage_of(tensor) if hasattr(tensor, "fake_mode") else None
-        return self.of(tensor) if key not in self.second else _shown(tensor, self.real[key][1])
+        if key not in self.second or self._is_guessed(tensor):
+            return self.of(tensor)
+        return shown(tensor, self.real[key][1])
+
+    def _guess(self, operator: Any, args: Any, kwargs: Any, result: Any) -> None:
+        """Note views that stand for others, and views of these: no value of them is known."""
+        begins = self.takes_a_part and gives_views(operator)
+        given = tensors_of((args, kwargs)) if begins or self.guessed else []
+        if begins or any(map(self._is_guessed, given)):
+            from torch.utils.weak import WeakIdKeyDictionary
+
+            self.takes_a_part = False
+            self.guessed = self.guessed or WeakIdKeyDictionary()
+            own = {storage_of(leaf) for leaf in given}
+            for leaf in tensors_of(result):
+                if storage_of(leaf) in own:
+                    self.guessed[leaf] = None
+
+    def _is_guessed(self, tensor: torch.Tensor) -> bool:
+        return self.guessed is not None and tensor in self.guessed
 
     def listed(self, tensor: torch.Tensor) -> Any:
         """The value of `tensor` as numbers in nested lists, None where it is not known."""
         value = self.of(tensor)
         if value is None:
             return None
+        self.reasons.use([tensor])
         with on_real_tensors():
-            return _listed(value)
+            return listed(value)
 
     def follow(self, operator: Any, args: Any, kwargs: Any, result: Any) -> None:
         """Know what `operator` has made of these arguments, and written, where it follows from them."""
@@ -163,21 +184,22 @@ class KnownValues:
         if torch.Tag.inplace_view in operator.tags:
             return
         guesses = self._guesses(args, kwargs)
+        self._guess(operator, args, kwargs, result)
         written = tensors_of(list(written_values(operator, args, kwargs)))
         results = tensors_of(result)
         fresh = [leaf for leaf in results if storage_of(leaf) not in self.real]
         if not (written or fresh):
             return
         generator = kwargs.get("generator")
-        follows = _follows(operator, self.generators.is_known(generator)) and not guesses
-        real = self._contents(operator, args, kwargs, written, results) if follows else None
+        known = not guesses and follows(operator, self.generators.is_known(generator))
+        real = self._contents(operator, args, kwargs, written, results) if known else None
         if real is None:
             self.generators.lose(generator)
             for leaf in written:
-                self._forget(storage_of(leaf))
+                self._blur(leaf)
             if operator._schema.name in EMPTY:
                 for leaf in fresh:
-                    if not _is_large(leaf):
+                    if not is_large(leaf):
                         self._note_empty(leaf.untyped_storage())
             return
         for leaf, value, second in zip(results, *real, strict=True):
@@ -185,12 +207,26 @@ class KnownValues:
                 self._keep(leaf, value, second)
         for leaf in written:
             self._settle(storage_of(leaf))
+        self.reasons.pass_on((args, kwargs), [*fresh, *written])
+
+    def _blur(self, tensor: torch.Tensor) -> None:
+        """Know no longer what `tensor` is, and of a small storage still what the rest of it is."""
+        key, nbytes = storage_of(tensor), tensor.untyped_storage().nbytes()
+        _, real = self.real.get(key, (None, None))
+        in_part = tensor.numel() * tensor.element_size() < nbytes <= MOST_PIECEMEAL * tensor.element_size()
+        if real is None or not in_part or real.nbytes() != nbytes or self._is_guessed(tensor):
+            self._forget(key)
+            return
+        with on_real_tensors():
+            second = self.second.setdefault(key, real.clone())  # type: ignore[no-untyped-call]
+            for content, value in zip((real, second), different(tensor.dtype), strict=True):
+                shown(tensor, content).fill_(value)
 
     def _settle(self, key: int) -> None:
         """Know all of a storage whose two contents agree."""
         if key in self.second:
             with on_real_tensors():
-                contents = [_bytes(self.real[key][1]), _bytes(self.second[key])]
+                contents = [bytes_of(self.real[key][1]), bytes_of(self.second[key])]
                 if contents[0].equal(contents[1]):
                     del self.second[key]
 
@@ -200,20 +236,29 @@ class KnownValues:
         """What `operator` gives for the values of its arguments, and for the second ones of those that are
         known in part, None where there are none or one of them is not known."""
         written_ids = {id(leaf) for leaf in written}
+        moves, overwritten = operator._schema.name in MOVES, overwrites(operator, args, kwargs)
+
+        def first_of(leaf: torch.Tensor) -> torch.Tensor | None:
+            # What is calculated of content that is not known may agree by chance.
+            return self._first_of(leaf) if moves or id(leaf) in written_ids else self.of(leaf)
+
+        def second_of(leaf: torch.Tensor) -> torch.Tensor | None:
+            return self._second_of(leaf) if moves or id(leaf) in written_ids else self.of(leaf)
+
         others = [leaf for leaf in tensors_of((args, kwargs)) if id(leaf) not in written_ids]
-        if self.empty and all(self._first_of(leaf) is not None for leaf in others):
+        if (self.empty or overwritten) and all(first_of(leaf) is not None for leaf in others):
             for leaf in written:
-                self._begin_to_write(leaf)
+                self._begin_to_write(leaf, overwritten)
         in_part = bool(self.second) and any(
             storage_of(leaf) in self.second for leaf in tensors_of((args, kwargs))
         )
         generator = kwargs.get("generator")
         self.generators.begin(generator)
-        first = self._run(operator, args, kwargs, written, results, self._first_of)
+        first = self._run(operator, args, kwargs, written, results, first_of)
         if first is None or not in_part:
             return None if first is None else (first, [None] * len(first))
         self.generators.repeat(generator)
-        second = self._run(operator, args, kwargs, written, results, self._second_of)
+        second = self._run(operator, args, kwargs, written, results, second_of)
         return None if second is None else (first, second)
 
     def _guesses(self, args: Any, kwargs: Any) -> bool:
@@ -240,10 +285,10 @@ class KnownValues:
         from torch.utils import _pytree as pytree
 
         # What is not ours must not be written.
-        if any(type(leaf) is torch.Tensor for leaf in written) or any(map(_is_large, results)):
+        if any(type(leaf) is torch.Tensor for leaf in written) or any(map(is_large, results)):
             return None
         leaves, form = pytree.tree_flatten((args, kwargs))
-        of = self._of_or_zeros if _is_mask(operator, results) else known
+        of = self._of_or_zeros if is_mask(operator, results) else known
         values = [of(leaf) if isinstance(leaf, torch.Tensor) else on_host(leaf) for leaf in leaves]
         if any(value is None and leaf is not None for value, leaf in zip(values, leaves, strict=True)):
             return None
@@ -294,6 +339,7 @@ class KnownValues:
         unknown = [tensor for tensor in whole if self.of(tensor) is None]
         if any(self.of(tensor) is None for name in deciding for tensor in tensors_of(arguments.get(name))):
             return None
+        self.reasons.use(whole)
         args, kwargs = pytree.tree_map_only(torch.Tensor, self._of_or_zeros, (args, kwargs))
         with on_real_tensors():
             result = operator(*args, **kwargs)
@@ -306,6 +352,7 @@ class KnownValues:
             fake = torch.empty_strided(*layout, dtype=real.dtype, device=whole[0].device)
             if not unknown:
                 self.know(fake, real)
+                self.reasons.pass_on(whole, [fake])
             return fake
 
         return pytree.tree_map_only(torch.Tensor, fake_of, result)
@@ -320,14 +367,17 @@ class KnownValues:
         with on_real_tensors():
             return torch.zeros((), dtype=tensor.dtype).expand(tensor.shape)
 
-    def assume(self, fake: torch.Tensor, value: bool) -> None:
-        """Have every element of `fake` be `value` from here on, where they are not too many."""
+    def assume(self, fake: torch.Tensor, value: Any, reason: str = "") -> None:
+        """Have the elements of `fake` be those of `value`, or each be this number, from here on, where they
+        are not too many; with a `reason` for whatever is asked for that follows from them."""
         import torch
 
         if fake.numel() <= MOST_ASSUMED and storage_of(fake) not in self.real:
             with on_real_tensors():
-                real = torch.full(fake.shape, value, dtype=fake.dtype)
+                real = torch.empty(fake.shape, dtype=fake.dtype).copy_(torch.as_tensor(value))
             self._keep(fake, real)
+            if reason:
+                self.reasons.of[storage_of(fake)] = reason
 
     def answer(self, operator: Any, args: Any, kwargs: Any) -> Any:
         """What `operator` says of values of its arguments (`.item()`, `torch.equal`), None where they are not
@@ -337,58 +387,7 @@ class KnownValues:
 
         if any(self.of(tensor) is None for tensor in tensors_of((args, kwargs))):
             return None
+        self.reasons.use(tensors_of((args, kwargs)))
         args, kwargs = pytree.tree_map_only(torch.Tensor, self.of, (args, kwargs))
         with on_real_tensors():
             return operator(*args, **kwargs)
-
-
-def _listed(value: torch.Tensor) -> Any:
-    import torch
-
-    # Not by the method, which may be answered from here.
-    return torch._C.TensorBase.tolist(value)
-
-
-def _shown(tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.Tensor:
-    """What `tensor` is where it shows `storage`."""
-    import torch
-
-    with on_real_tensors():
-        layout = (tensor.storage_offset(), tensor.shape, tensor.stride())
-        return torch.empty(0, dtype=tensor.dtype).set_(storage, *layout)
-
-
-def _bytes(storage: torch.UntypedStorage) -> torch.Tensor:
-    import torch
-
-    return torch.empty(0, dtype=torch.uint8).set_(storage)
-
-
-def _different(dtype: torch.dtype) -> tuple[Any, Any]:
-    """Two values of a type, as different as there are."""
-    import torch
-
-    if dtype is torch.bool:
-        return False, True
-    if dtype.is_floating_point or dtype.is_complex:
-        return float("nan"), torch.finfo(dtype).max
-    return torch.iinfo(dtype).min, torch.iinfo(dtype).max
-
-
-def _follows(operator: Any, is_drawn_from_known: bool) -> bool:
-    """Whether what `operator` gives follows from its arguments."""
-    # Whichever order is drawn, one of them is: samples are chosen by it.
-    drawn = operator._schema.name == "aten::randperm" or is_drawn_from_known
-    return operator.namespace == "aten" and (drawn or is_repeatable(operator))
-
-
-def _is_large(tensor: torch.Tensor) -> bool:
-    # A result may be a small view of a large storage.
-    return tensor.untyped_storage().nbytes() > MOST_ELEMENTS * tensor.element_size()
-
-
-def _is_mask(operator: Any, results: list[Any]) -> bool:
-    """Whether `operator` makes whole numbers or truths of the form of a tensor: a mask that models look at.
-    Moments of optimizers are made so, too, and nobody looks at them."""
-    named = operator._schema.name in OF_ITS_FORM
-    return named and not any(leaf.is_floating_point() or leaf.is_complex() for leaf in results)

@@ -1,21 +1,27 @@
-"""Types that the kernels of an operator refuse, and fake tensors take: `"bitwise_and_cpu" not implemented for
-'Float'`, matrices of two types.
+"""Refuse what fake tensors take and a predicted run cannot tell: nested tensors, lazy modules, what torch.jit
+compiles, and types that kernels refuse (`"bitwise_and_cpu" not implemented for 'Float'`, matrices of two).
 
-No table says which. The operator itself runs on real tensors of the same types and a few elements, once for
-each combination of types.
+No table says which types. The operator itself runs on real tensors of the same types and a few elements, once
+for each combination of types.
 """
 
 from __future__ import annotations
 
 import re
-from functools import cache
-from typing import Any
+from collections.abc import Callable
+from functools import cache, partial, partialmethod
+from typing import Any, NoReturn
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.modules.lazy import LazyModuleMixin
 
+from memplan_engine.errors import InputError
+from memplan_engine.torch_capture.torch_fake import RECORDED
 from memplan_engine.torch_capture.torch_operators import gives_views
 from memplan_engine.torch_capture.torch_storages import tensors_in
 from memplan_engine.torch_capture.training.torch_generators import on_real_tensors
+from memplan_engine.torch_capture.training.torch_origins import who_asks, who_makes
 
 FEW = 4
 """The largest size and whole number of a call that is tried."""
@@ -35,6 +41,45 @@ OF_BOTH = re.compile(
 )
 """Operators whose kernels for CUDA refuse the types that those for the CPU refuse, half precision aside."""
 HALF = (torch.float16, torch.bfloat16)
+
+
+def refused(label: str) -> list[tuple[Any, str, Any]]:
+    """Return what `torch_fake.patched` puts in the place of what the run `label` cannot tell."""
+    scripts = (torch._C.ScriptMethod, torch._C.ScriptFunction)
+    return [
+        (FakeTensorMode, "create_symbolic_nested_int", partial(_no_nested, label)),
+        (LazyModuleMixin, "__init__", partialmethod(_no_lazy, label)),
+        *((kind, "__call__", _no_script(label, kind.__call__)) for kind in scripts),
+        *((torch.jit, name, partial(_no_trace, label)) for name in ("trace", "trace_module")),
+    ]
+
+
+def _no_nested(label: str, *call: Any, **options: Any) -> NoReturn:
+    raise InputError(label, "fake run", f"a nested tensor {who_makes()}", f"plain ones, {RECORDED}")
+
+
+def _no_lazy(module: LazyModuleMixin, label: str, *call: Any, **options: Any) -> NoReturn:
+    found = f"{type(module).__name__}, whose weights have no size yet, {who_makes()}"
+    raise InputError(label, "fake run", found, f"a module with its sizes given, {RECORDED}")
+
+
+def _no_trace(label: str, *call: Any, **options: Any) -> NoReturn:
+    found = f"torch.jit.trace, which compares values, called {who_asks()}"
+    raise InputError(label, "fake run", found, f"the model itself, {RECORDED}")
+
+
+def _no_script(label: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `call` of what torch.jit has compiled, refused of a module, and of a function that works out
+    gradients: what it keeps for these depends on how often it was called."""
+
+    def called(script: Any, *args: Any, **kwargs: Any) -> Any:
+        wanted = any(each.requires_grad for each in tensors_in((args, kwargs)))
+        if isinstance(script, torch._C.ScriptMethod) or (wanted and torch.is_grad_enabled()):
+            found = f"what torch.jit.script has compiled, {script.name!r}, called {who_asks()}"
+            raise InputError(label, "fake run", found, f"the model itself, {RECORDED}")
+        return call(script, *args, **kwargs)
+
+    return called
 
 
 class RefusedTypes:

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from memplan_engine import InputError, observe_fake, observed_peak
 from memplan_engine.errors import one_line
-from memplan_engine.runtime.recorder.refused_types import RefusedTypes
+from memplan_engine.runtime.recorder.refusals import RefusedTypes
 from tests.support.measured import PeakMode
 
 FLOAT8 = torch.float8_e4m3fn
@@ -49,7 +49,7 @@ def test_what_a_real_run_refuses_is_refused_in_its_words(number: int) -> None:
     call = REFUSED[number]
     with pytest.raises((RuntimeError, NotImplementedError)) as real:
         call()
-    with pytest.raises(InputError, match=r"test_refused_types\.py:\d+") as refused:
+    with pytest.raises(InputError, match=r"test_refusals\.py:\d+") as refused:
         observe_fake(call)
     assert one_line(str(real.value).splitlines()[0], 80).rstrip("…") in str(refused.value)
 
@@ -111,3 +111,48 @@ def test_of_the_kernels_of_cards_only_some_are_judged(call: Callable[[], Any], i
         return False
 
     assert refused() is is_refused
+
+
+def compiled(grad: bool) -> Any:
+    """Call what torch.jit.script has made of a function."""
+    twice = torch.jit.script(doubled)
+    return twice(torch.rand(30, requires_grad=grad))
+
+
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 + 1
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        (lambda: torch.jit.script(nn.Linear(8, 4))(torch.rand(2, 8)), "what torch.jit.script has compiled"),
+        (lambda: torch.jit.trace(nn.Linear(8, 4), torch.rand(2, 8)), "torch.jit.trace, which compares"),
+        (lambda: compiled(True), "what torch.jit.script has compiled"),
+        (
+            lambda: torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(8, 16)), {nn.Linear}),
+            "a quantized tensor",
+        ),
+        (lambda: torch.quantize_per_tensor(torch.rand(3), 0.1, 0, torch.qint8), "a quantized tensor"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_what_a_predicted_run_cannot_tell_is_refused_with_the_line(call: Any, found: str) -> None:
+    with pytest.raises(
+        InputError, match=rf"found {found}.* at .*test_refusals\.py:\d+.*, expected .*observe"
+    ):
+        observe_fake(call)
+
+
+def test_a_compiled_function_without_gradients_is_taken() -> None:
+    with PeakMode() as mode:
+        compiled(False)
+    assert observed_peak(observe_fake(lambda: compiled(False)))[0] == mode.peak
+
+
+def test_a_compiled_module_is_refused_and_left_alone() -> None:
+    model = torch.jit.script(nn.Linear(8, 4))
+    with pytest.raises(InputError, match=r"a module that .* compiled, expected the model itself"):
+        observe_fake(model, (torch.rand(2, 8),))
+    observe_fake(lambda: torch.rand(3), name="run")
+    assert model(torch.rand(2, 8)).shape == (2, 4)
