@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from memplan_engine import InputError, observe_fake
 from memplan_engine.recordings.observed_flow import Flow, flow_peak, state_bytes
@@ -466,6 +467,69 @@ def test_a_generator_of_which_too_much_is_drawn_is_lost_until_it_is_seeded() -> 
         if seeded:
             generator.manual_seed(4)
         torch.zeros(int(torch.randint(3, 90, (1,), generator=generator)))
+
+    observe_fake(partial(run, True), name="run")
+    with pytest.raises(InputError, match=r"test_fake_values\.py:\d+"):
+        observe_fake(partial(run, False), name="run")
+
+
+def draws(w: torch.Tensor) -> None:
+    """Draw from the global generator in as many ways as torch has that look at no values."""
+    nn.init.kaiming_normal_(w), nn.init.orthogonal_(w), nn.init.normal_(w.t()), nn.init.sparse_(w, 0.1)
+    w[::2].normal_(), w[:, ::3].uniform_(), w.sigmoid().expand(3, 33, 77).bernoulli()
+    (
+        torch.rand_like(w.t()),
+        torch.randint_like(w, 10),
+        torch.normal(0.0, torch.rand(5)),
+        torch.empty(20, dtype=torch.long).random_(),
+    )
+    torch.empty(40).exponential_(), torch.empty(40).geometric_(0.3), torch.empty(9).half().cauchy_()
+    torch.multinomial(torch.rand(30), 4), torch.multinomial(torch.rand(30), 40, True), torch.randperm(17)
+    functional.dropout(w, 0.3), functional.dropout2d(torch.rand(2, 3, 4, 4)), functional.gumbel_softmax(w)
+    nn.LSTM(10, 20, 2, dropout=0.3)(torch.rand(4, 3, 10))
+    nn.Transformer(16, 2, 1, 1, 32)(torch.rand(3, 2, 16), torch.rand(3, 2, 16))
+    query, key, value = torch.rand(3, 1, 2, 8, 8)
+    functional.scaled_dot_product_attention(query, key, value, dropout_p=0.2)
+    checkpoint(nn.Dropout(0.3), torch.rand(40, 40, requires_grad=True), use_reentrant=False).sum().backward()
+    with torch.random.fork_rng():
+        torch.manual_seed(8)
+    state = torch.get_rng_state()
+    torch.rand(3)
+    torch.set_rng_state(state)
+
+
+def test_numbers_of_a_seed_are_those_of_a_real_run() -> None:
+    """With nothing else drawn between, whatever the draws are."""
+    seen = []
+
+    def run() -> None:
+        torch.manual_seed(3)
+        draws(torch.zeros(33, 77))
+        seen.append(torch.randint(0, 2**40, (3,)).tolist())
+        seen.append([int(torch.rand(1).item() < 0.5) for _ in range(20)])
+
+    observe_fake(run)
+    run()
+    assert seen[:2] == seen[2:]
+    assert 0 < sum(seen[1]) < 20
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: torch.poisson(torch.rand(3)),
+        lambda: nn.init.trunc_normal_(torch.empty(30, 30)),
+        lambda: torch.randn(2**12, 2**12 + 1),
+        torch.seed,
+    ],
+)
+def test_numbers_of_a_seed_are_unknown_after_a_draw_that_values_decide_or_a_large_one(draw: Any) -> None:
+    def run(seeded: bool) -> None:
+        torch.manual_seed(3)
+        draw()
+        if seeded:
+            torch.manual_seed(4)
+        torch.zeros(int(torch.randint(3, 90, ())))
 
     observe_fake(partial(run, True), name="run")
     with pytest.raises(InputError, match=r"test_fake_values\.py:\d+"):

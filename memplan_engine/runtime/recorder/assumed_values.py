@@ -68,7 +68,8 @@ class Assumed:
             return None
         if args[0].dtype is torch.bool:
             if self._asker(sys._getframe(1)) == INIT:
-                # Whether a number that was drawn has to be drawn again.
+                # Whether a number that was drawn has to be drawn again: how many are drawn depends on it.
+                known.generators.lose_global()
                 return False
             passes = passing(sys._getframe(1))
             if passes is None and self._asks_of_prompts(sys._getframe(1)):

@@ -266,6 +266,7 @@ class _FakeRun:
     def __init__(self, call: FakeCall, label: str, kernels: MakeLog | None) -> None:
         self.call, self.label, self.kernels = call, label, kernels
         self.assumed = Assumed(_called.__code__)
+        call.values.generators.is_global = True
         self.peaks: list[int] = []
         self._steps: list[int] = []
         self._replaced: set[int] = set()

@@ -14,6 +14,7 @@ import runpy
 import signal
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
@@ -37,6 +38,7 @@ from memplan_engine.runtime.recorder.saved_files import keeping_checkpoints
 from memplan_engine.runtime.scratch import scratch_folder
 from memplan_engine.system import end_with_parent
 from memplan_engine.torch_capture.torch_fake import STEP_RECORDED, patched
+from memplan_engine.torch_capture.training.torch_generators import disturb
 from memplan_engine.torch_capture.training.torch_origins import who_asks
 
 MOST_STEPS = 3
@@ -245,16 +247,23 @@ def alone() -> Iterator[None]:
 def loading_little() -> Iterator[None]:
     """With data loaders that work in this process, give MOST_BATCHES, and draw their order as ever: numbers
     that choose samples have values."""
+    working: weakref.WeakSet[Any] = weakref.WeakSet()
     make, go_through, draw = data.DataLoader.__init__, data.DataLoader.__iter__, data.RandomSampler.__iter__
 
     def made(loader: Any, *args: Any, **kwargs: Any) -> None:
         options = {"num_workers": 0, "persistent_workers": False, "prefetch_factor": None}
         own = {"multiprocessing_context": None, "pin_memory": False, "timeout": 0}
+        if kwargs.get("num_workers") or any(args[5:6]):
+            working.add(loader)
         # Places of the signature after the first five are given by name, in practice.
         make(loader, *args[:5], **{**kwargs, **options, **own})
 
     def gone_through(loader: Any) -> Any:
-        return islice(_really(lambda: go_through(loader)), MOST_BATCHES)
+        batches = _really(lambda: go_through(loader))
+        if loader in working:
+            # What a data set draws in a worker it draws from a generator of the worker's.
+            disturb()
+        return islice(batches, MOST_BATCHES)
 
     def drawn(sampler: Any) -> Iterator[int]:
         # One by one: a data set may be endless in practice.

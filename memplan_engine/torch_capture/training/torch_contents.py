@@ -107,11 +107,11 @@ class Reasons:
             self.of.setdefault(storage_of(leaf), reasons[0])
 
 
-def follows(operator: Any, is_drawn_from_known: bool) -> bool:
-    """Return whether what `operator` gives follows from its arguments."""
+def follows(operator: Any, generator: Any, is_known: bool) -> bool:
+    """Return whether what `operator`, which draws from `generator`, gives follows from its arguments."""
     # Whichever order is drawn, one of them is: samples are chosen by it.
-    drawn = operator._schema.name == "aten::randperm" or is_drawn_from_known
-    return operator.namespace == "aten" and (drawn or is_repeatable(operator))
+    drawn = operator._schema.name == "aten::randperm" or is_known
+    return operator.namespace == "aten" and (drawn or (generator is None and is_repeatable(operator)))
 
 
 def is_large(tensor: torch.Tensor) -> bool:

@@ -169,7 +169,7 @@ class KnownValues:
         return self.guessed is not None and tensor in self.guessed
 
     def listed(self, tensor: torch.Tensor) -> Any:
-        """The value of `tensor` as numbers in nested lists, None where it is not known."""
+        """Return the value of `tensor` as numbers in nested lists, None where it is not known."""
         value = self.of(tensor)
         if value is None:
             return None
@@ -183,6 +183,10 @@ class KnownValues:
 
         if torch.Tag.inplace_view in operator.tags:
             return
+        if operator.namespace == "memplan":
+            state = self.generators.told(operator._schema.name, args, self.of)
+            if state is not None:
+                self.know(result, state)
         guesses = self._guesses(args, kwargs)
         self._guess(operator, args, kwargs, result)
         written = tensors_of(list(written_values(operator, args, kwargs)))
@@ -190,11 +194,13 @@ class KnownValues:
         fresh = [leaf for leaf in results if storage_of(leaf) not in self.real]
         if not (written or fresh):
             return
-        generator = kwargs.get("generator")
-        known = not guesses and follows(operator, self.generators.is_known(generator))
-        real = self._contents(operator, args, kwargs, written, results) if known else None
+        generator = self.generators.of(operator, kwargs, results)
+        known = not guesses and follows(operator, generator, self.generators.is_known(generator, results))
+        self.generators.begin(generator)
+        real = self._contents(operator, args, kwargs, written, results, generator) if known else None
         if real is None:
-            self.generators.lose(generator)
+            self.generators.repeat(generator)
+            self.generators.lose(generator, operator, args, kwargs, results)
             for leaf in written:
                 self._blur(leaf)
             if operator._schema.name in EMPTY:
@@ -231,10 +237,16 @@ class KnownValues:
                     del self.second[key]
 
     def _contents(
-        self, operator: Any, args: Any, kwargs: Any, written: list[Any], results: list[Any]
+        self,
+        operator: Any,
+        args: Any,
+        kwargs: Any,
+        written: list[Any],
+        results: list[Any],
+        generator: Any,
     ) -> tuple[list[torch.Tensor], list[Any]] | None:
-        """What `operator` gives for the values of its arguments, and for the second ones of those that are
-        known in part, None where there are none or one of them is not known."""
+        """Return what `operator` gives for the values of its arguments, and for the second ones of those that
+        are known in part, None where there are none or one of them is not known."""
         written_ids = {id(leaf) for leaf in written}
         moves, overwritten = operator._schema.name in MOVES, overwrites(operator, args, kwargs)
 
@@ -249,11 +261,7 @@ class KnownValues:
         if (self.empty or overwritten) and all(first_of(leaf) is not None for leaf in others):
             for leaf in written:
                 self._begin_to_write(leaf, overwritten)
-        in_part = bool(self.second) and any(
-            storage_of(leaf) in self.second for leaf in tensors_of((args, kwargs))
-        )
-        generator = kwargs.get("generator")
-        self.generators.begin(generator)
+        in_part = bool(self.second) and any(storage_of(leaf) in self.second for leaf in (*others, *written))
         first = self._run(operator, args, kwargs, written, results, first_of)
         if first is None or not in_part:
             return None if first is None else (first, [None] * len(first))
@@ -284,8 +292,8 @@ class KnownValues:
         import torch
         from torch.utils import _pytree as pytree
 
-        # What is not ours must not be written.
         if any(type(leaf) is torch.Tensor for leaf in written) or any(map(is_large, results)):
+            # What is not ours must not be written.
             return None
         leaves, form = pytree.tree_flatten((args, kwargs))
         of = self._of_or_zeros if is_mask(operator, results) else known
@@ -307,10 +315,9 @@ class KnownValues:
     def _keep(self, fake: torch.Tensor, value: torch.Tensor, second: torch.Tensor | None = None) -> None:
         """Know `fake`, which an operator has just made, to have the content of `value`; of what is known in
         part `second` is the other one."""
-        storage = fake.untyped_storage()
         contents = [self._content(fake, each) for each in (value, second) if each is not None]
-        self._pair(storage, *contents)
-        self._settle(storage._cdata)
+        self._pair(fake.untyped_storage(), *contents)
+        self._settle(storage_of(fake))
 
     def _content(self, fake: torch.Tensor, value: torch.Tensor) -> torch.UntypedStorage:
         """A storage as that of `fake`, with the content of `value`."""
