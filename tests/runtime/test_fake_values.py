@@ -16,12 +16,13 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from memplan_engine import InputError, observe_fake
+from memplan_engine import InputError, observe_fake, observed_peak
 from memplan_engine.recordings.observed_flow import Flow, flow_peak, state_bytes
 from memplan_engine.runtime.recorder.assumed_values import LINE_SEARCH
 from memplan_engine.runtime.recorder.checks import _checks
 from memplan_engine.runtime.recorder.unknown_count import UnknownCount
 from tests.runtime.test_fake_habits import Kept, Lives, kept_storages, measured
+from tests.support.measured import PeakMode
 
 
 def net(width: int = 16) -> nn.Module:
@@ -669,6 +670,19 @@ def test_a_count_that_is_a_size_is_refused_with_both_lines(use: Any) -> None:
     message = rf"asked for at .*{line}, that is used as a size or a place at .*{line}, expected sizes that"
     with pytest.raises(InputError, match=message):
         observe_fake(lambda: use((torch.rand(8) > 0.5).sum().item()))
+
+
+@pytest.mark.parametrize("make", [lambda n: torch.tensor(n), lambda n: torch.as_tensor([[n, 2]])[0, :1]])
+def test_a_tensor_of_counts_is_made_and_not_known(make: Any) -> None:
+    def run(asks: bool) -> None:
+        made = make((torch.rand(8) > 0.5).sum().item())
+        torch.zeros(int(made) if asks else 9)
+
+    with PeakMode() as mode:
+        run(False)
+    assert observed_peak(observe_fake(partial(run, False), name="run"))[0] == mode.peak
+    with pytest.raises(InputError, match=r"test_fake_values\.py:\d+"):
+        observe_fake(partial(run, True), name="run")
 
 
 def test_counts_are_written_and_compared() -> None:

@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils._python_dispatch import _disable_current_modes
 
 from memplan_engine.runtime.recorder.assumed_values import Assumed
+from memplan_engine.runtime.recorder.unknown_count import UnknownCount
 from memplan_engine.torch_capture.torch_fake import MOST_ELEMENTS, patched
 from memplan_engine.torch_capture.torch_source import is_users
 from memplan_engine.torch_capture.training.torch_answers import unknown
@@ -28,7 +29,7 @@ INHERITED = ("item", "numpy", "tensor_split", "__format__", "__index__", "__floa
 
 
 class _Memory:
-    """What an array shows: it holds the tensor, as those do that share its memory."""
+    """The memory of an array: it holds the tensor, as those do that share its memory."""
 
     def __init__(self, values: NDArray[Any], tensor: torch.Tensor) -> None:
         self.values, self.tensor = values, tensor
@@ -93,11 +94,11 @@ class AskedValues:
         return tensor.is_floating_point() and self.assumed.within_model()
 
     def _is_asked(self, tensor: torch.Tensor, frame: FrameType) -> bool:
-        """Whether a line of the user's asks for one number that is not known."""
+        """Return whether a line of the user's asks for one number that is not known."""
         return tensor.numel() == 1 and is_users(frame.f_code.co_filename) and self.values.of(tensor) is None
 
     def tolist(self, tensor: torch.Tensor) -> Any:
-        """As lists of lists."""
+        """Return `tensor` as lists of lists."""
         known = self.values.listed(tensor)
         if known is not None:
             return known
@@ -108,7 +109,7 @@ class AskedValues:
         return filled.tolist()
 
     def numpy(self, tensor: torch.Tensor, **how: Any) -> Any:
-        """As an array, which holds the tensor."""
+        """Return `tensor` as an array, which holds it."""
         if tensor.requires_grad or tensor.device.type != "cpu":
             # With torch's own messages.
             return torch._C.TensorBase.numpy(tensor, **how)
@@ -120,6 +121,16 @@ class AskedValues:
             values = np.full(tuple(tensor.shape), self.assumed.each(tensor), dtype=_numpy_type(tensor))
         return np.asarray(_Memory(values, tensor))
 
+    def made(self, make: Callable[..., torch.Tensor], data: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Return `make(data)`, of which counts that nobody knows may be elements."""
+        try:
+            return make(data, *args, **kwargs)
+        except (RuntimeError, TypeError) as error:
+            if UnknownCount.__name__ not in str(error):
+                raise
+        self.values.has_guessed = True
+        return make(_plain(data), *args, **kwargs)
+
     def _check(self, tensor: torch.Tensor, answered: bool = True) -> None:
         if not answered or tensor.dtype is torch.bool or tensor.numel() > MOST_ELEMENTS:
             raise unknown(self.source, PLACE, f"the values of a tensor of shape {tuple(tensor.shape)}")
@@ -130,7 +141,9 @@ def answering_python(values: KnownValues, assumed: Assumed, source: str) -> Iter
     """With answers to `.item()`, `.tolist()`, `.numpy()` and formats of fake tensors."""
     asked = AskedValues(values, assumed, source)
     with patched(
-        (FakeTensor, "tolist", _method(asked.tolist)), (torch, "tensor_split", _method(asked.split))
+        (FakeTensor, "tolist", _method(asked.tolist)),
+        (torch, "tensor_split", _method(asked.split)),
+        *((torch, name, partial(asked.made, getattr(torch, name))) for name in ("tensor", "as_tensor")),
     ):
         answers: tuple[Callable[..., Any], ...] = (
             *(asked.item, asked.numpy, asked.split, asked.formatted, asked.as_index),
@@ -159,6 +172,13 @@ def _is_stored(tensor: torch.Tensor) -> bool:
     it makes a tensor of a list."""
     excluded = torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.Python)
     return tensor.numel() == 1 and excluded
+
+
+def _plain(data: Any) -> Any:
+    """Return `data` with numbers in place of counts."""
+    if isinstance(data, (list, tuple)):
+        return [_plain(each) for each in data]
+    return data.value if isinstance(data, UnknownCount) else data
 
 
 def _is_whole(tensor: torch.Tensor) -> bool:

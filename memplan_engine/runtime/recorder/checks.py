@@ -27,8 +27,8 @@ SUBSCRIPT = next((place for place, (name, _) in enumerate(_nb_ops) if name == "N
 
 
 def passing(frame: FrameType | None) -> bool | None:
-    """What the truth that the code above `frame` asks for has to be, or an error is raised; None where it
-    does not say."""
+    """Return what the truth that the code above `frame` asks for has to be, or an error is raised; None where
+    it does not say."""
     frame = _asking(frame)
     return None if frame is None else _checks(frame.f_code.co_filename).get(frame.f_lineno)
 

@@ -26,11 +26,11 @@ from memplan_engine.torch_capture.training.torch_origins import who_asks, who_ma
 FEW = 4
 """The largest size and whole number of a call that is tried."""
 ENOUGH = 32
-"""As FEW, of a call that decides."""
+"""The same of a call that decides."""
 MOST_ELEMENTS = 2**20
 """A refusal is confirmed on tensors of the sizes of the call, where they have no more elements."""
 OF_TYPES = re.compile(r"not implemented for '|\bd?types?\b")
-"""What errors about types say, and those about sizes do not."""
+"""Words of errors about types, and of none about sizes."""
 PRIVATE = re.compile(
     "__|_(log_|safe_)?softmax|_linalg|_adaptive|_embedding_bag|_cdist_f|_fft|_upsample|_native_batch"
     "|_batch_norm|_prelu|_unique|_ctc_loss|_weight_norm|_unsafe"

@@ -60,62 +60,49 @@ def _answers(values: KnownValues, source: str, assumed: Assuming | None) -> Any:
     """The mode of `answering`."""
     import torch
     from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
-    from torch.utils._python_dispatch import TorchDispatchMode
 
-    from memplan_engine.torch_capture.torch_storages import comes_whole, has_parts, taken_apart
+    from memplan_engine.torch_capture.torch_storages import OperatorMode
 
     place = "training step" if assumed is None else "fake run"
 
-    class Answers(TorchDispatchMode):  # type: ignore[no-untyped-call]
-        supports_higher_order_operators = True
-
-        @classmethod
-        def ignore_compile_internals(cls) -> bool:
-            return True
-
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if has_parts(types):
-                return NotImplemented
-            kwargs = kwargs or {}
-            if isinstance(func, torch._ops.HigherOrderOperator):
-                return func(*args, **kwargs)
-            if comes_whole(func, args, kwargs):
-                with self:
-                    return taken_apart(func, args, kwargs)
-            if torch.Tag.data_dependent_output in func.tags:
-                answer = values.answer(func, args, kwargs)
+    class Answers(OperatorMode):  # type: ignore[no-untyped-call]
+        def operate(self, operator: Any, args: Any, kwargs: Any) -> Any:
+            if isinstance(operator, torch._ops.HigherOrderOperator):
+                return operator(*args, **kwargs)
+            if torch.Tag.data_dependent_output in operator.tags:
+                answer = values.answer(operator, args, kwargs)
                 if answer is None and assumed is not None:
-                    answer = assumed.answer(func, args, values)
+                    answer = assumed.answer(operator, args, values)
                 if answer is not None:
                     return answer
-            if func._schema.name.startswith(NESTED):
+            if operator._schema.name.startswith(NESTED):
                 raise _unplain(source, place, "a nested tensor", "plain ones")
-            if func._schema.name.startswith(QUANTIZED):
+            if operator._schema.name.startswith(QUANTIZED):
                 raise _unplain(source, place, "a quantized tensor", "plain ones")
             try:
-                result = func(*args, **kwargs)
+                result = operator(*args, **kwargs)
             except DataDependentOutputException:
                 shape = tuple(args[0].shape)
                 value = f"the value of a tensor of shape {shape} (`.item()` or a branch on it)"
                 raise unknown(source, place, value) from None
             except DynamicOutputShapeException:
                 if assumed is not None:
-                    assumed.sizes(func, args, kwargs, values)
-                sized = None if assumed is None else values.sized(func, args, kwargs)
+                    assumed.sizes(operator, args, kwargs, values)
+                sized = None if assumed is None else values.sized(operator, args, kwargs)
                 if sized is not None:
                     return sized
-                value = f"a size that depends on values ({func._schema.name})"
+                value = f"a size that depends on values ({operator._schema.name})"
                 raise unknown(source, place, value) from None
             if any(leaf.layout is not torch.strided for leaf in tensors_of(result)):
                 raise _unplain(source, place, "a sparse tensor", "dense ones (sparse=False)")
-            values.follow(func, args, kwargs, result)
+            values.follow(operator, args, kwargs, result)
             if assumed is not None:
-                taken = assumed.result(func, args, kwargs, result, values)
+                taken = assumed.result(operator, args, kwargs, result, values)
                 if taken is not None:
                     values.assume(result, taken)
             return result
 
-    return Answers()  # type: ignore[no-untyped-call]
+    return Answers()
 
 
 def _unplain(source: str, place: str, found: str, expected: str) -> InputError:

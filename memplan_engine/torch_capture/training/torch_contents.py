@@ -34,7 +34,7 @@ OVERWRITES = {
 }
 """Operators after which each element that they write has no trace of what it was."""
 UNLESS_REDUCED = {"aten::index_put_": "accumulate", "aten::scatter_": "reduce"}
-"""As OVERWRITES, unless this argument is given."""
+"""The same of these, unless this argument is given."""
 MOVES = {f"aten::{name}" for name in ("clone", "cat", "stack", "lift_fresh", "alias", "detach")}
 """Operators that give elements as they are, whatever these are."""
 MOST_PIECEMEAL = 2**14
@@ -85,8 +85,8 @@ def different(dtype: torch.dtype) -> tuple[Any, Any]:
 
 
 class Reasons:
-    """What values of fake tensors are assumed to be, in words: `of` by the identity of a storage, and those
-    `used` that something has asked for."""
+    """Assumptions about values of fake tensors, in words: `of` by the identity of a storage, and those `used`
+    that something has asked for."""
 
     def __init__(self) -> None:
         self.of: dict[int, str] = {}

@@ -23,7 +23,7 @@ OTHERS = {f"aten::{name}" for name in ("binomial", "poisson", "_standard_gamma",
 MOST_DRAWN = 2**24
 """Numbers of the global generator that are drawn in a run for the sake of those after them."""
 FEW_DRAWN, FEW_WHOLE = 64, 2**16
-"""As many numbers of one draw, and whole ones, have values."""
+"""So many numbers of one draw, or whole numbers, have values."""
 
 
 @contextmanager

@@ -61,12 +61,12 @@ class KnownValues:
         self.real: dict[int, tuple[weakref.ref[torch.UntypedStorage], torch.UntypedStorage]] = {}
         """By the identity of a fake storage, a reference to it, which does not hold it, and the real one."""
         self.has_guessed = False
-        """Whether the plain tensor that comes next, which C++ has made of a list, has unknown elements."""
+        """True if the plain tensor that comes next, which C++ has made of a list, has unknown elements."""
         self.warned = False
         self.guessed: Any = None
         """Views that stand for others: of a place that is not known."""
         self.takes_a_part = False
-        """Whether the view that comes next is one of them."""
+        """True if the view that comes next is one of them."""
         self.reasons = Reasons()
 
     def know(self, fake: torch.Tensor, value: torch.Tensor) -> None:
@@ -140,12 +140,12 @@ class KnownValues:
         return value
 
     def _second_of(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """As `of`, from the second content of what is known in part."""
+        """Return what `of` does, from the second content of what is known in part."""
         second = self.second.get(storage_of(tensor)) if hasattr(tensor, "fake_mode") else None
         return self.of(tensor) if second is None or self._is_guessed(tensor) else shown(tensor, second)
 
     def _first_of(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """As `of`, from the first content of what is known in part."""
+        """Return what `of` does, from the first content of what is known in part."""
         key = storage_of(tensor) if hasattr(tensor, "fake_mode") else None
         if key not in self.second or self._is_guessed(tensor):
             return self.of(tensor)
@@ -187,15 +187,16 @@ class KnownValues:
             state = self.generators.told(operator._schema.name, args, self.of)
             if state is not None:
                 self.know(result, state)
-        guesses = self._guesses(args, kwargs)
+        guesses, results = self._guesses(args, kwargs), tensors_of(result)
         self._guess(operator, args, kwargs, result)
         written = tensors_of(list(written_values(operator, args, kwargs)))
-        results = tensors_of(result)
         fresh = [leaf for leaf in results if storage_of(leaf) not in self.real]
         if not (written or fresh):
             return
         generator = self.generators.of(operator, kwargs, results)
         known = not guesses and follows(operator, generator, self.generators.is_known(generator, results))
+        for leaf in results if guesses else ():
+            leaf.constant = None  # type: ignore[attr-defined]
         self.generators.begin(generator)
         real = self._contents(operator, args, kwargs, written, results, generator) if known else None
         if real is None:
@@ -232,8 +233,7 @@ class KnownValues:
         """Know all of a storage whose two contents agree."""
         if key in self.second:
             with on_real_tensors():
-                contents = [bytes_of(self.real[key][1]), bytes_of(self.second[key])]
-                if contents[0].equal(contents[1]):
+                if bytes_of(self.real[key][1]).equal(bytes_of(self.second[key])):
                     del self.second[key]
 
     def _contents(
@@ -270,7 +270,7 @@ class KnownValues:
         return None if second is None else (first, second)
 
     def _guesses(self, args: Any, kwargs: Any) -> bool:
-        """Whether a tensor among these arguments was made of elements that are not known."""
+        """Return whether a tensor among these arguments was made of elements that are not known."""
         import torch
 
         if not self.has_guessed or all(type(leaf) is not torch.Tensor for leaf in tensors_of((args, kwargs))):
@@ -287,8 +287,8 @@ class KnownValues:
         results: list[Any],
         known: Callable[[torch.Tensor], torch.Tensor | None],
     ) -> list[torch.Tensor] | None:
-        """What `operator` gives for the values of its arguments, which are `known`, None where they do not
-        say it."""
+        """Return what `operator` gives for the values of its arguments, which are `known`, None where they do
+        not say it."""
         import torch
         from torch.utils import _pytree as pytree
 
@@ -335,8 +335,8 @@ class KnownValues:
         return real  # type: ignore[no-any-return]
 
     def sized(self, operator: Any, args: Any, kwargs: Any) -> Any:
-        """What `operator` gives, whose size depends on values (`nonzero`), fake, and known where all of its
-        arguments are; None where those are not on which the size depends."""
+        """Return what `operator` gives, whose size depends on values (`nonzero`), fake, and known where all
+        of its arguments are; None where those are not on which the size depends."""
         import torch
         from torch.utils import _pytree as pytree
 
@@ -387,8 +387,8 @@ class KnownValues:
                 self.reasons.of[storage_of(fake)] = reason
 
     def answer(self, operator: Any, args: Any, kwargs: Any) -> Any:
-        """What `operator` says of values of its arguments (`.item()`, `torch.equal`), None where they are not
-        known."""
+        """Return what `operator` says of values of its arguments (`.item()`, `torch.equal`), None where they
+        are not known."""
         import torch
         from torch.utils import _pytree as pytree
 
