@@ -119,6 +119,11 @@ def compiled(grad: bool) -> Any:
     return twice(torch.rand(30, requires_grad=grad))
 
 
+def observed_by_channel() -> None:
+    observed = torch.ao.quantization.default_fused_per_channel_wt_fake_quant()
+    observed(torch.rand(16, 8))
+
+
 def doubled(x: torch.Tensor) -> torch.Tensor:
     return x * 2 + 1
 
@@ -133,6 +138,7 @@ def doubled(x: torch.Tensor) -> torch.Tensor:
             lambda: torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(8, 16)), {nn.Linear}),
             "a quantized tensor",
         ),
+        (observed_by_channel, "a fused observer of channels"),
         (lambda: torch.quantize_per_tensor(torch.rand(3), 0.1, 0, torch.qint8), "a quantized tensor"),
     ],
 )

@@ -19,6 +19,10 @@ QUANTIZED = (
     "aten::_empty_per_channel_affine_q",
     "quantized::",
 )
+OBSERVES = "aten::_fused_moving_avg_obs_fq_helper"
+"""Gives buffers of channels their size in its kernel."""
+OF_CHANNELS = 11
+"""The place of that argument of it."""
 
 
 class Assuming(Protocol):
@@ -79,6 +83,9 @@ def _answers(values: KnownValues, source: str, assumed: Assuming | None) -> Any:
                 raise _unplain(source, place, "a nested tensor", "plain ones")
             if operator._schema.name.startswith(QUANTIZED):
                 raise _unplain(source, place, "a quantized tensor", "plain ones")
+            if operator._schema.name == OBSERVES and args[OF_CHANNELS]:
+                found = "a fused observer of channels, which sizes its buffers by itself,"
+                raise _unplain(source, place, found, "an observer of whole tensors")
             try:
                 result = operator(*args, **kwargs)
             except DataDependentOutputException:
