@@ -61,15 +61,14 @@ NO_WORKSPACE = Workspace()
 @dataclass(frozen=True, slots=True)
 class Symbol:
     """A size that is not known before the run: any whole number from `low` to `high` (None: no limit known).
-
     `hint` is the value at which the plain numbers of the graph were taken; None for a size that depends on
-    the data, which has no value before an op has made it.
-    """
+    the data. `called` is its name in the file, where no formula can have that one ("batch size")."""
 
     name: str
     low: int = 1
     high: int | None = None
     hint: int | None = None
+    called: str = ""
 
 
 @dataclass(frozen=True, slots=True)

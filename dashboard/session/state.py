@@ -35,7 +35,7 @@ def parse_dims(text: str) -> tuple[tuple[str, int], ...]:
     """ "batch=1, sequence=128" as pairs; raises MemplanError for what is none."""
     pairs = []
     for pair in filter(None, (part.strip() for part in text.split(","))):
-        name, _, value = (part.strip() for part in pair.partition("="))
+        name, _, value = (part.strip() for part in pair.rpartition("="))
         number = _whole(value)
         if not name or number is None or not 1 <= number <= MOST_DIM:
             raise MemplanError(

@@ -13,7 +13,7 @@ from memplan_engine.what_if.edits import edit_argument
 def command_of(suggestion: Suggestion, file: str, asked: Preparation | None = None) -> str:
     """What to type for the plan of `suggestion`, of the model in `file`. `asked` is what the person asked
     for, where a reader has taken symbols out of it."""
-    how = suggestion.how if asked is None else replace(asked, **suggestion.options)
+    how = suggestion.how if asked is None else _with(asked, suggestion)
     arguments = _options(how, suggestion)
     for edit in suggestion.all_edits:
         arguments += edit_argument(edit)
@@ -23,7 +23,7 @@ def command_of(suggestion: Suggestion, file: str, asked: Preparation | None = No
 
 def edits_command(suggestion: Suggestion, file: str, edits: str, asked: Preparation) -> str:
     """What to type for the plan of `suggestion` once its changes of buffers are in the file `edits`."""
-    arguments = _options(replace(asked, **suggestion.options), suggestion)
+    arguments = _options(_with(asked, suggestion), suggestion)
     if not suggestion.all_edits:
         return shlex.join(["memplan", "plan", file, *arguments])
     return shlex.join(["memplan", "what-if", file, *arguments, "--edits", edits])
@@ -33,6 +33,12 @@ def writing_command(suggestion: Suggestion, number: int, file: str, asked: Prepa
     """What to type to have suggestion `number` of the list written: its plan, and its changes of buffers."""
     written = ["--apply", str(number), "-o", "plan.json", "--save-edits", "edits.json"]
     return shlex.join(["memplan", "suggest", file, *_options(asked, suggestion), *written])
+
+
+def _with(asked: Preparation, suggestion: Suggestion) -> Preparation:
+    """What was asked for with the options of `suggestion`. Symbols that a reader has taken out stay bound."""
+    symbols = {**dict(asked.symbols), **dict(suggestion.how.symbols)}
+    return replace(asked, **{**suggestion.options, "symbols": tuple(symbols.items())})
 
 
 def _options(how: Preparation, suggestion: Suggestion) -> list[str]:

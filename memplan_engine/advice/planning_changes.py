@@ -178,12 +178,16 @@ def propose_defaults(situation: Situation) -> Iterator[Candidate]:
 
 def propose_sizes(situation: Situation) -> Iterator[Candidate]:
     """Half of a symbolic size: a smaller batch, a shorter sequence."""
-    loaded, given = situation.loaded, dict(situation.how.symbols)
-    for symbol in loaded.symbols if isinstance(loaded, Graph) else ():
-        value = given.get(symbol.name, symbol.hint)
+    loaded = situation.loaded
+    if not isinstance(loaded, Graph):
+        return
+    given = dict(situation.how.symbols)
+    for symbol in loaded.symbols:
+        name = symbol.called if symbol.called in given else symbol.name
+        value = given.get(name, symbol.hint)
         if value is None or value // 2 < max(symbol.low, 1):
             continue
-        symbols = tuple({**given, symbol.name: value // 2}.items())
+        symbols = tuple({**given, name: value // 2}.items())
         yield Candidate(
             ("size",),
             f"Halve {symbol.name}, {value:,} to {value // 2:,}",

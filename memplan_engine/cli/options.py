@@ -177,7 +177,7 @@ def parse_symbols(pairs: list[str]) -> dict[str, int]:
     """ "batch=8" … as values by name; raises InputError naming the pair that is none."""
     values = {}
     for pair in pairs:
-        name, _, value = pair.partition("=")
+        name, _, value = pair.rpartition("=")
         if not name or not value.isascii() or not value.isdigit() or len(value) > 18:
             raise InputError("--symbol", "", repr(pair), "NAME=VALUE with a whole number")
         if name in values:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from memplan_engine.analysis.claims import claim_summary, counted, workspace_name
 from memplan_engine.analysis.peak import find_peak
-from memplan_engine.graph import Graph
+from memplan_engine.graph import Graph, Symbol
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
 from memplan_engine.profile import workspace_of
@@ -20,6 +20,7 @@ from memplan_engine.reporters.rich_tables import make_table, numbers, plain_text
 from memplan_engine.scope import Scope, scope_summary
 from memplan_engine.symbolic import BucketTable, MemorySchema, RangeReport, Sweep, to_text
 from memplan_engine.symbolic.partition import STRATEGY as PARTITION
+from memplan_engine.symbolic.symbol_values import symbol_words
 from memplan_engine.units import format_bytes, format_percent
 
 MOST_FORMULA = 2_000
@@ -40,7 +41,7 @@ def symbols_summary(graph: Graph, schema: MemorySchema, at: Mapping[str, int]) -
     return {
         "graph": graph.name,
         **scope_summary(here.scope, _counted(here)),
-        "symbols": [asdict(symbol) for symbol in graph.symbols],
+        "symbols": [_entry(symbol) for symbol in graph.symbols],
         "formulas": sorted({storage.formula for storage in graph.storages if storage.formula}),
         "peak": to_text(schema.peak_size()),
         "memory_size": to_text(schema.memory_size()),
@@ -54,13 +55,20 @@ def symbols_summary(graph: Graph, schema: MemorySchema, at: Mapping[str, int]) -
     }
 
 
+def _entry(symbol: Symbol) -> dict[str, Any]:
+    entry = asdict(symbol)
+    if not symbol.called:
+        del entry["called"]
+    return entry
+
+
 def symbols_tables(
     graph: Graph, schema: MemorySchema, at: Mapping[str, int], names: bool | None
 ) -> list[RenderableType]:
     """The symbols, then the schema: its partitions, sizes and usage; `names` None leaves out its steps."""
     symbols = (
         (
-            symbol.name,
+            symbol_words(symbol),
             f"{symbol.low:,}",
             "no limit" if symbol.high is None else f"{symbol.high:,}",
             "data-dependent" if symbol.hint is None else f"{symbol.hint:,}",

@@ -39,8 +39,16 @@ FUNCTIONS: dict[str, tuple[str, int]] = {
     "Mod": ("%", 2),
     "FloorDiv": ("//", 2),
     "CeilDiv": ("ceil/", 2),
+    "ceil": ("ceiling", 1),
+    "PythonMod": ("%", 2),
+    "CleanDiv": ("//", 2),
+    "IntTrueDiv": ("/", 2),
+    "CeilToInt": ("ceiling", 1),
+    "FloorToInt": ("floor", 1),
+    "TruncToInt": ("floor", 1),
 }
-"""Name in the text → operation, and how many arguments (0: one or more)."""
+"""Name in the text → operation, and how many arguments (0: one or more). The last ones are torch's, in the
+names that its ONNX exporter gives to dimensions; no size is negative."""
 OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "+",
     ast.Sub: "-",

@@ -79,6 +79,7 @@ def sweep(
     PlanError: as `make_plan`.
     """
     swept = symbol_named(graph, symbol)
+    symbol = swept.name
     count = points if values is None else len(values)
     if not 2 - (values is not None) <= count <= MOST_POINTS:
         raise InputError(graph.name, f"values of {symbol!r}", f"{count} of them", f"2 to {MOST_POINTS}")
@@ -181,12 +182,14 @@ def plan_buckets(
     InputError: no such symbol; no buckets, too many, a value out of range or twice; values as `check_values`.
     PlanError: as `make_plan`.
     """
-    low, buckets = symbol_named(graph, symbol).low, []
+    bucketed = symbol_named(graph, symbol)
+    symbol, low, buckets = bucketed.name, bucketed.low, []
+    values = {name: value for name, value in (values or {}).items() if name not in (symbol, bucketed.called)}
     ordered = _ordered(graph.name, symbol, highs)
     problem = symbolic_problem(graph, schedule, **options)
     limits = limits or SolveLimits(QUICK_SECONDS)
     for high in ordered:
-        at = check_values(graph.symbols, {**(values or {}), symbol: high}, graph.name)
+        at = check_values(graph.symbols, {**values, symbol: high}, graph.name)
         buckets.append(_bucket(problem, symbol, low, at, strategy, limits.again(reports=False)))
         low = high + 1
     others = tuple((name, value) for name, value in at.items() if name != symbol)

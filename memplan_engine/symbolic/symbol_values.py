@@ -30,15 +30,19 @@ def check_values(
     InputError: an unknown symbol, a value that is no whole number or is out of range, a symbol with
         neither value nor hint.
     """
-    values = dict(values or {})
-    names = dict.fromkeys(symbol.name for symbol in symbols)
-    for name in values:
-        if name not in names:
-            expected = f"one of {', '.join(names)}" if names else "no values, as the graph has no symbols"
+    given: Values = {}
+    for name, asked in (values or {}).items():
+        symbol = _find(symbols, name)
+        if symbol is None:
+            names = ", ".join(map(symbol_words, symbols))
+            expected = f"one of {names}" if names else "no values, as the graph has no symbols"
             raise InputError(source, f"symbol {name!r}", "an unknown symbol", expected)
+        if given.setdefault(symbol.name, asked) != asked:
+            both = f"{given[symbol.name]} and {asked}"
+            raise InputError(source, f"symbol {name!r}", both, "one value for a symbol")
     checked: Values = {}
     for symbol in symbols:
-        value = values.get(symbol.name, symbol.hint)
+        value = given.get(symbol.name, symbol.hint)
         place = f"symbol {symbol.name!r}"
         if value is None:
             expected = "a value for it: its size depends on the data"
@@ -54,12 +58,23 @@ def check_values(
 
 def symbol_named(graph: Graph, name: str) -> Symbol:
     """The symbol of `graph` called `name`; raises InputError with the names that exist."""
-    for symbol in graph.symbols:
-        if symbol.name == name:
-            return symbol
-    names = ", ".join(symbol.name for symbol in graph.symbols)
+    symbol = _find(graph.symbols, name)
+    if symbol is not None:
+        return symbol
+    names = ", ".join(map(symbol_words, graph.symbols))
     expected = f"one of {names}" if names else "a graph with symbols"
     raise InputError(graph.name, f"symbol {name!r}", "an unknown symbol", expected)
+
+
+def symbol_words(symbol: Symbol) -> str:
+    """ "s0 ('batch size')": the symbol, with its name in the file where that is another one."""
+    return f"{symbol.name} ({symbol.called!r})" if symbol.called else symbol.name
+
+
+def _find(symbols: Sequence[Symbol], name: str) -> Symbol | None:
+    """The symbol that is called `name`, here or in the file that it comes from."""
+    named = next((symbol for symbol in symbols if symbol.name == name), None)
+    return named or next((symbol for symbol in symbols if name and symbol.called == name), None)
 
 
 def ends(symbol: Symbol) -> tuple[int, int]:

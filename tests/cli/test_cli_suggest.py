@@ -12,6 +12,7 @@ from memplan_engine import load, validate_plan
 from memplan_engine.files import write
 from tests.advice.test_advise import joined, layers
 from tests.advice.test_smaller_tensors import floats
+from tests.formats.onnx_models import model, node, value
 from tests.support.waiting import HANG_SECONDS
 
 GPT2 = Path(__file__).resolve().parents[2] / "example_graphs" / "gpt2.json"
@@ -45,6 +46,20 @@ def test_what_saves_is_listed_with_its_command_and_code(memplan, net):
     ]
     assert "plan  memplan plan one.json --in-place" in out
     assert "code  in net.layers.0  F.relu(x, inplace=True)  for 1 aten.relu" in out
+
+
+def test_commands_for_onnx_keep_the_dimensions_that_were_bound(memplan, tmp_path):
+    pool = node("MaxPool", "x", "p", kernel_shape=[2, 2], strides=[2, 2])
+    x, y = value("x", "batch size", 3, "height", "height"), value("y", None, None, None, None)
+    made = model([pool, node("Exp", "p", "y")], [x], [y])
+    (tmp_path / "pool.onnx").write_bytes(made.SerializeToString())
+    listed = suggestions(memplan, "pool.onnx", "--symbol", "height=64", "--alignment", "32")["suggestions"]
+    halves = [each for each in listed if each["kinds"] == ["size"]]
+    assert [each["command"].split("pool.onnx ")[1] for each in halves] == [
+        "--alignment 32 --symbol height=64 --symbol s0=1"
+    ]
+    code, out, _ = memplan(*shlex.split(halves[0]["command"])[1:], "--json")
+    assert (code, json.loads(out)["arena_bytes"]) == (0, 2 * 3 * 32 * 32 * 4)
 
 
 @pytest.mark.parametrize("strategy", [[], ["--strategy", "naive"]])

@@ -181,7 +181,7 @@ def test_some_dimensions_bound_and_some_not(tmp_path: Path) -> None:
     ("hints", "message"),
     [
         ({"bathc": 3}, "hints: found the dimension 'bathc', expected one of batch, seq"),
-        ({"batch": 0}, "hints, batch: found 0, expected 1 or more"),
+        ({"batch": 0}, "hints batch: found 0, expected 1 or more"),
     ],
 )
 def test_hints_that_are_none_are_refused(tmp_path: Path, hints: dict[str, int], message: str) -> None:
@@ -190,7 +190,7 @@ def test_hints_that_are_none_are_refused(tmp_path: Path, hints: dict[str, int], 
 
 
 def test_hints_for_what_has_no_dimensions_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="as no dimension is left open"):
+    with pytest.raises(InputError, match="as every dimension is a number"):
         read(reckoned(tmp_path / "m.onnx"), dims={"batch": 1, "seq": 2}, hints={"seq": 2})
     with pytest.raises(InputError, match="hints: found seq=2, expected no dimensions to bind"):
         load(PATH / "gpt2.json", ImportOptions(hints={"seq": 2}))

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
+from memplan_engine import Graph, ImportOptions, InputError, load
 from memplan_engine.graph import Symbol
+from memplan_engine.symbolic import sweep
+from memplan_engine.symbolic.symbolic_problem import resolve
 from tests.formats.onnx_models import X, Y, model, node, read, refusal, value, weight
 
 SYMBOLIC = model(
@@ -45,7 +48,7 @@ def test_dimensions_that_are_not_there_are_refused(tmp_path: Path) -> None:
 def test_a_dimension_without_a_name_is_bound_by_its_place(tmp_path: Path, size: int | None) -> None:
     made = model([node("Relu", "x", "y")], [value("x", size, 3)], [value("y", None, 3)])
     graph = read(tmp_path, made)
-    assert graph.symbols == (Symbol("s0", 1, None, 2),)
+    assert graph.symbols == (Symbol("s0", 1, None, 2, "x[0]"),)
     assert [tensor.formulas for tensor in graph.tensors] == [("s0", "3")] * 2
     assert read(tmp_path, made, **{"x[0]": 4}).tensors[1].nbytes == 48
 
@@ -77,3 +80,111 @@ def test_shapes_that_the_model_computes_are_evaluated(tmp_path: Path) -> None:
 def test_a_shape_that_depends_on_data_is_an_error(tmp_path: Path) -> None:
     made = model([node("NonZero", "x", "y")], [X], [value("y", 2, None, kind=TensorProto.INT64)])
     assert refusal(tmp_path, made).startswith("m.onnx: tensor 'y': found no fixed shape")
+
+
+def test_a_name_that_no_formula_can_have_is_a_symbol_with_that_name(tmp_path: Path) -> None:
+    """Its value is taken under either, while the file is read and afterwards."""
+    x, y = value("x", "batch size", "s0"), value("y", "s 1")
+    made = model(
+        [node("Relu", "x", "a"), node("Relu", "y", "b")],
+        [x, y],
+        [value("a", None, None), value("b", None)],
+    )
+    graph = read(tmp_path, made)
+    assert [(symbol.name, symbol.called) for symbol in graph.symbols] == [
+        ("s1", "batch size"),
+        ("s0", ""),
+        ("s2", "s 1"),
+    ]
+    by_symbol = read(tmp_path, made, s1=5, s0=3)
+    assert by_symbol.tensors[0].shape == (5, 3)
+    assert read(tmp_path, made, **{"batch size": 5, "s0": 3}) == by_symbol
+    assert resolve(graph, {"batch size": 5, "s0": 3}) == resolve(graph, {"s1": 5, "s0": 3})
+    assert sweep(graph, "batch size", [4]).symbol == "s1"
+    assert refusal(tmp_path, made, {"s1": 5, "batch size": 6}) == (
+        "m.onnx: --dim batch size: found 5 and 6, expected one value for a dimension"
+    )
+    with pytest.raises(InputError, match="found 5 and 6, expected one value for a symbol"):
+        resolve(graph, {"s1": 5, "batch size": 6})
+
+
+FOLLOWING = model(
+    [node("Concat", "x y", "c", axis=0), node("Exp", "c", "z")],
+    [value("x", "2*s0", 8), value("y", "s0 + 1", 8)],
+    [value("z", "3*s0 + 1", 8)],
+)
+
+
+def test_a_dimension_that_is_a_formula_follows_its_symbols(tmp_path: Path) -> None:
+    """32 bytes a row: 2n, n + 1 and twice 3n + 1 rows."""
+    graph = read(tmp_path, FOLLOWING)
+    assert graph.symbols == (Symbol("s0", 1, None, 2),)
+    sizes = [storage.formula for storage in graph.storages]
+    assert sizes == ["64*s0", "32*s0 + 32", "96*s0 + 32", "96*s0 + 32"]
+    assert [storage.nbytes for storage in graph.storages] == [128, 96, 224, 224]
+    at_4 = read(tmp_path, FOLLOWING, s0=4)
+    assert [storage.nbytes for storage in at_4.storages] == [256, 160, 416, 416]
+    assert read(tmp_path, FOLLOWING, **{"2*s0": 8}) == at_4
+    assert read(tmp_path, FOLLOWING, **{"2*s0": 8, "s0+1": 5}) == at_4
+    assert refusal(tmp_path, FOLLOWING, {"2*s0": 8, "s0 + 1": 7}) == (
+        "m.onnx: --dim s0 + 1: found 7, expected 5, as s0=4"
+    )
+    assert "expected one that only one s0 gives" in refusal(tmp_path, FOLLOWING, {"2*s0": 7})
+
+
+@pytest.mark.parametrize(
+    ("shapes", "sizes"),
+    [
+        ([("batch*seq", 8)], ["32*batch*seq"]),
+        ([("batch", "past + 1"), ("past",)], ["4*batch*(past + 1)", "4*past"]),
+        ([("floor(s0/2)", 8)], ["32*(s0//2)"]),
+        ([("enc / 2", 8)], ["16*enc"]),
+        ([("n//8 - 1", 8)], ["32*(n//8) - 32"]),
+        ([("PythonMod(s0, 4) + 1", 8)], ["32*((s0 % 4) + 1)"]),
+        ([("a-b",), ("a",), ("b",)], ["4*(a - b)", "4*a", "4*b"]),
+        ([("batch-size", "seq-len")], ["4*s0*s1"]),
+        ([("dim-0", "dim-1")], ["4*s0*s1"]),
+    ],
+)
+def test_formulas_and_names_with_a_hyphen(
+    tmp_path: Path, shapes: list[tuple[int | str, ...]], sizes: list[str]
+) -> None:
+    """A hyphen is a minus only between dimensions of the model."""
+    inputs = [value(f"x{number}", *shape) for number, shape in enumerate(shapes)]
+    nodes = [node("Relu", f"x{number}", f"y{number}") for number in range(len(shapes))]
+    outputs = [value(f"y{number}", *[None] * len(shape)) for number, shape in enumerate(shapes)]
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model(nodes, inputs, outputs).SerializeToString())
+    graph = load(path, ImportOptions(hints={"a": 5} if "a-b" in shapes[0] else {}))
+    assert isinstance(graph, Graph)
+    assert [storage.formula for storage in graph.storages[: len(shapes)]] == sizes
+
+
+def test_a_relation_that_cannot_be_read_needs_a_value(tmp_path: Path) -> None:
+    made = model(
+        [node("Relu", "x", "y")], [value("x", "odd(seq)", "seq")], [value("y", None, None)]
+    )  # fmt: skip
+    assert refusal(tmp_path, made) == (
+        "m.onnx: dimension 'odd(seq)': found a formula that cannot be read, expected a value for it, as in "
+        "--symbol 'odd(seq)=VALUE'"
+    )
+    assert read(tmp_path, made, **{"odd(seq)": 3}).storages[0].formula == "12*seq"
+
+
+def test_what_a_wrong_name_of_a_result_says_is_not_believed(tmp_path: Path) -> None:
+    made = model([node("Relu", "x", "y")], [value("x", "n", 8)], [value("y", "2*n", 8)])
+    assert [storage.formula for storage in read(tmp_path, made).storages] == ["32*n"] * 2
+
+
+def test_a_result_that_nothing_sizes_is_bound_by_the_name_that_is_said(tmp_path: Path) -> None:
+    """By the name that an output of the same length declares, else by its place."""
+    nodes = [node("NonZero", "x", "nz"), node("Neg", "nz", "y")]
+    named = model(nodes, [X], [value("y", 2, "how many", kind=TensorProto.INT64)])
+    assert refusal(tmp_path, named) == (
+        "m.onnx: tensors 'nz', 'y': found no fixed shape, expected fixed shapes: bind how many with --dim "
+        "NAME=VALUE"
+    )
+    assert [t.nbytes for t in read(tmp_path, named, **{"how many": 5}).tensors] == [24, 80, 80]
+    unnamed = model(nodes, [X], [value("y", 2, None, kind=TensorProto.INT64)])
+    assert "bind nz[1] with --dim" in refusal(tmp_path, unnamed)
+    assert [t.nbytes for t in read(tmp_path, unnamed, **{"nz[1]": 5}).tensors] == [24, 80, 80]

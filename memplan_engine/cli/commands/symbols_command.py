@@ -83,7 +83,6 @@ def buckets(
 ) -> None:
     """Plan each bucket of one symbol, and show the memory it wastes."""
     graph, at = _symbolic(file, how)
-    at.pop(over, None)
     table = plan_buckets(
         graph, over, _numbers(highs, "buckets"), strategy, values=at, **range_options(graph, how)
     )

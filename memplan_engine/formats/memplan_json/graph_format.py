@@ -26,12 +26,14 @@ from memplan_engine.scope import Scope
 
 
 class SymbolEntry(Strict):
-    """A size from `low` to `high` (no limit without); without `hint` it depends on the data."""
+    """A size from `low` to `high` (no limit without); without `hint` it depends on the data. `called` is its
+    name in the file that the graph was read from, where that is another one."""
 
     name: str
     low: Count = 1
     high: Count | None = None
     hint: Count | None = None
+    called: str = ""
 
 
 class TensorEntry(Strict):
@@ -169,7 +171,7 @@ def graph_from(body: GraphBody, source: str) -> Graph:
         body.inputs,
         body.outputs,
         body.constants,
-        tuple(Symbol(entry.name, entry.low, entry.high, entry.hint) for entry in body.symbols),
+        tuple(Symbol(entry.name, entry.low, entry.high, entry.hint, entry.called) for entry in body.symbols),
         Scope(body.scope),
     )
     return check_graph(graph, source)
@@ -216,7 +218,7 @@ def _op(body: GraphBody, entry: OpEntry, source: str) -> Op:
     return Op(**{**_values(entry), "source": line, "workspace": Workspace(**_values(entry.workspace))})
 
 
-def _values(value: Op | Workspace) -> dict[str, Any]:
+def _values(value: Op | Workspace | Symbol) -> dict[str, Any]:
     return {each.name: getattr(value, each.name) for each in fields(value)}
 
 
@@ -290,9 +292,7 @@ def _fields(graph: Graph) -> dict[str, object]:
             for op in graph.ops
         ),
         "sources": tuple(SourceEntry(file=s.file, line=s.line, code=s.code) for s in sources),
-        "symbols": tuple(
-            SymbolEntry(name=s.name, low=s.low, high=s.high, hint=s.hint) for s in graph.symbols
-        ),
+        "symbols": tuple(SymbolEntry(**_values(symbol)) for symbol in graph.symbols),
         "scope": graph.scope.value,
     }
 

@@ -16,7 +16,6 @@ from memplan_engine.formats.onnx_model.onnx_proto import (
     false_values,
     fixed_shape,
     initializers,
-    input_symbols,
     is_view,
     makes_constant,
     reads,
@@ -73,8 +72,7 @@ class Values:
         named = ", ".join(map(repr, names[:_MOST_NAMED]))
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         what = "tensor" if len(names) == 1 else "tensors"
-        by_hand = [name for name in input_symbols(self._graph) if name not in self._dims]
-        open_ones = by_hand or [name for name in symbols(self._graph) if name not in self._dims]
+        open_ones = [name for name in symbols(self._graph) if name not in self._dims]
         expected = "fixed shapes"
         if open_ones:
             expected += f": bind {', '.join(open_ones)} with --dim NAME=VALUE"

@@ -239,46 +239,9 @@ def fixed_shape(tensor_type: Any, dims: Mapping[str, int]) -> tuple[int, ...] | 
     return None if None in shape else tuple(size for size in shape if size is not None)
 
 
-def bind(graph: Any, dims: Mapping[str, int], source: str) -> None:
-    """Put the numbers of `dims` for the symbolic dimensions of a GraphProto, in place.
-
-    A dimension of a graph input that has neither a number nor a name can be bound as `input[axis]`.
-
-    Raises
-    ------
-    InputError: a name that the graph does not have, or a number below 1.
-    """
-    for value in graph.input:
-        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
-            if _size(dim, {}) is None and not dim.dim_param:
-                dim.dim_param = f"{value.name}[{axis}]"
-    known = symbols(graph)
-    for name, size in dims.items():
-        if name not in known:
-            have = f"one of {', '.join(known)}" if known else "none, as every dimension is a number"
-            raise InputError(source, "--dim", f"the dimension {name!r}", have)
-        if size < 1:
-            raise InputError(source, f"--dim {name}", str(size), "1 or more")
-    for dim in _dims(graph):
-        if dim.dim_param in dims:
-            dim.dim_value = dims[dim.dim_param]
-
-
 def symbols(graph: Any) -> list[str]:
     """The names of the symbolic dimensions in a GraphProto, those of its inputs first."""
     return list(dict.fromkeys(dim.dim_param for dim in _dims(graph) if dim.dim_param))
-
-
-def input_symbols(graph: Any) -> list[str]:
-    """The names of the symbolic dimensions of the graph's inputs."""
-    return list(
-        dict.fromkeys(
-            dim.dim_param
-            for value in graph.input
-            for dim in value.type.tensor_type.shape.dim
-            if dim.dim_param
-        )
-    )
 
 
 def _dims(graph: Any) -> Iterator[Any]:

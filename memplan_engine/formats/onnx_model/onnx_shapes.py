@@ -18,27 +18,21 @@ from numpy.typing import NDArray
 
 from memplan_engine.errors import InputError, MissingDependencyError
 from memplan_engine.formats.importer import ImportOptions
+from memplan_engine.formats.onnx_model.onnx_dimensions import Dimensions, bind, name_dimensions, name_results
 from memplan_engine.formats.onnx_model.onnx_graph import to_graph, unknown_calls
 from memplan_engine.formats.onnx_model.onnx_insides import lay_out, runs_graphs
 from memplan_engine.formats.onnx_model.onnx_layout import Layout, as_it_is
 from memplan_engine.formats.onnx_model.onnx_proto import (
     STANDARD_DOMAINS,
-    bind,
     check_order,
     check_text,
     count_nodes,
     fixed_shape,
-    input_symbols,
     node_names,
     opset_version,
     subgraphs,
 )
-from memplan_engine.formats.onnx_model.onnx_symbols import (
-    check_hints,
-    hints_refused,
-    symbol_names,
-    with_formulas,
-)
+from memplan_engine.formats.onnx_model.onnx_symbols import hints_refused, with_formulas
 from memplan_engine.formats.onnx_model.onnx_wire import check_fields, check_sizes
 from memplan_engine.formats.read_limits import read_bytes
 from memplan_engine.graph import MAX_BYTES, MOST_DIMENSIONS, Graph
@@ -93,24 +87,68 @@ def load_model(path: Path, options: ImportOptions) -> Graph:
     model = _read(path)
     check_order(model.graph, node_names(model.graph), path.name)
     _drop_weights(model.graph)
-    bind(model.graph, options.dims, path.name)
-    free = [name for name in input_symbols(model.graph) if name not in options.dims]
-    hints = check_hints(options.hints, free, path.name)
-    if free:
-        count = count_nodes(model.graph)
-        if len(free) * max(count, len(free)) > MOST_OPEN:
-            found = f"{len(free):,} open dimensions of {count:,} nodes"
-            raise InputError(path.name, "inputs", found, "dimensions bound with --dim NAME=VALUE")
-        return _symbolic(model, hints, options.dims, path)
-    inferred = infer_fixed(model, lambda model: _infer(model, path.name), options.dims)
+    dimensions = name_dimensions(model.graph, path.name)
+    try:
+        dims, hints = _asked(dimensions, options)
+    except InputError:
+        # A name that only the shapes of results have is known when these are inferred.
+        dims, hints = _asked(dimensions, ImportOptions())
+    _check_open(model, len(hints), path)
+    dimensions = _with_results(model, dimensions, {**dims, **hints})
+    dims, hints = _asked(dimensions, options)
+    if hints:
+        return _symbolic(model, dimensions, hints, dims, path)
+    inferred, sizes = _at(model, dimensions, dims)
 
     def plan(flatten: Flatten) -> Graph:
-        flat, layout = flatten(inferred, options.dims)
-        return to_graph(flat, path, options.dims, layout)
+        flat, layout = flatten(inferred, sizes)
+        return to_graph(flat, path, sizes, layout)
 
     if not runs_graphs(inferred.graph):
         return plan(_without_insides)
-    return _planned(plan, lambda: _insides_of(inferred, path.name, options.dims), path.name)
+    return _planned(plan, lambda: _insides_of(inferred, sizes, path.name), path.name)
+
+
+def _asked(dimensions: Dimensions, options: ImportOptions) -> tuple[dict[str, int], dict[str, int]]:
+    """The values that bind dimensions, by symbol, and the hints of the inputs' dimensions that are left."""
+    dims = dimensions.given(options.dims, "--dim")
+    left = replace(dimensions, free=tuple(name for name in dimensions.free if name not in dims))
+    given = left.given(options.hints, "hints")
+    bound = {**dims, **{name: value for name, value in given.items() if name not in left.free}}
+    return bound, dimensions.hints(given, bound)
+
+
+def _check_open(model: Any, count: int, path: Path) -> None:
+    nodes = count_nodes(model.graph)
+    if count * max(nodes, count) > MOST_OPEN:
+        found = f"{count:,} open dimensions of {nodes:,} nodes"
+        raise InputError(path.name, "inputs", found, "dimensions bound with --dim NAME=VALUE")
+
+
+def _at(model: Any, dimensions: Dimensions, values: Mapping[str, int]) -> tuple[Any, dict[str, int]]:
+    """`model` with shapes at `values` of its symbols, and the sizes of all its dimensions there."""
+    copied = type(model)()
+    copied.CopyFrom(model)
+    sizes = bind(copied.graph, dimensions, values)
+    return infer_fixed(copied, lambda model: _infer(model, dimensions.source), sizes), sizes
+
+
+def _with_results(model: Any, dimensions: Dimensions, values: Mapping[str, int]) -> Dimensions:
+    """`dimensions`, and names for those of results that have no shape at `values`, put into `model`."""
+    try:
+        inferred, sizes = _at(model, dimensions, values)
+    except InputError:  # raised again, and told better, where these values are what is planned
+        return dimensions
+    shapes = shapes_of(inferred.graph, sizes)
+    if all(name in shapes for node in model.graph.node for name in node.output if name):
+        return dimensions
+    copied = type(model)()
+    copied.CopyFrom(model)
+    for value in copied.graph.output:
+        for dim in value.type.tensor_type.shape.dim:
+            dim.ClearField("dim_param")
+    inferred, _ = _at(copied, dimensions, values)
+    return name_results(model.graph, inferred.graph, dimensions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +165,7 @@ class Insides:
 
 
 def _insides_of(
-    inferred: Any, source: str, dims: Mapping[str, int], known: Mapping[str, int] | None = None
+    inferred: Any, dims: Mapping[str, int], source: str, known: Mapping[str, int] | None = None
 ) -> Insides:
     """What can be laid out: that of which all is known. Without `known` that is looked for, too."""
     insides = Insides(known=known or {})
@@ -160,38 +198,32 @@ def _without_insides(inferred: Any, _: Mapping[str, int]) -> tuple[Any, Layout]:
     return inferred, as_it_is(inferred)
 
 
-def _symbolic(model: Any, hints: Mapping[str, int], dims: Mapping[str, int], path: Path) -> Graph:
-    """The graph with formulas in the dimensions that have hints; those in `dims` are bound already."""
+def _symbolic(
+    model: Any, dimensions: Dimensions, hints: Mapping[str, int], dims: Mapping[str, int], path: Path
+) -> Graph:
+    """The graph with formulas in the dimensions that have hints; those in `dims` are bound."""
     source = path.name
-
-    def at(point: Mapping[str, int]) -> Any:
-        copied = type(model)()
-        copied.CopyFrom(model)
-        bind(copied.graph, point, source)
-        return infer_fixed(copied, lambda model: _infer(model, source), point)
-
     try:
-        inferred = at(hints)
+        inferred, sizes = _at(model, dimensions, {**dims, **hints})
     except InputError as error:
         raise hints_refused(error, source, hints) from None
-    sizes = {**dims, **hints}
-    names = symbol_names(list(hints))
 
     def insides() -> Insides:
         # Which branch is taken has to hold for all sizes.
-        known = _insides_of(at({}), source, dims).known
-        return _insides_of(inferred, source, sizes, known)
+        known = _insides_of(*_at(model, dimensions, dims), source).known
+        return _insides_of(inferred, sizes, source, known)
 
     def plan(flatten: Flatten) -> Graph:
         flat, layout = flatten(inferred, sizes)
         graph = to_graph(flat, path, sizes, layout)
 
         def shapes_at(point: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-            flat, layout = flatten(at(point), point)
-            unknown = unknown_calls(flat, point, layout, source)
-            return {} if unknown else shapes_of(flat.graph, point)
+            inferred, sizes = _at(model, dimensions, {**dims, **point})
+            flat, layout = flatten(inferred, sizes)
+            unknown = unknown_calls(flat, sizes, layout, source)
+            return {} if unknown else shapes_of(flat.graph, sizes)
 
-        return with_formulas(graph, names, hints, shapes_at, flat.graph.node, source)
+        return with_formulas(graph, dimensions, hints, dims, shapes_at, flat.graph.node)
 
     return _planned(plan, insides, source) if runs_graphs(model.graph) else plan(_without_insides)
 

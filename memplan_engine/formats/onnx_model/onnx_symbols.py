@@ -7,16 +7,19 @@ from dataclasses import replace
 from typing import Any
 
 from memplan_engine.errors import InputError
-from memplan_engine.formats.formula_text import is_symbol_name, size_text
+from memplan_engine.formats.formula_text import size_text
+from memplan_engine.formats.onnx_model.onnx_dimensions import Dimensions
 from memplan_engine.formats.onnx_model.onnx_fit_formulas import FormulaFit, Known, Numbers, Window
 from memplan_engine.formats.onnx_model.onnx_proto import ELEMENTS
 from memplan_engine.graph import Graph, Symbol, Tensor, check_graph
+from memplan_engine.symbolic.expression import to_sympy
 
-DEFAULT_HINT = 2
 LADDER = (37, 54, 83, 120, 171, 233, 301, 350, 431, 510)
 """Values at which shapes are inferred: far apart, even and odd, and small enough for `onnx_shapes`."""
 STEPS = (1, 3, 7, 9)
 SMALL = (1, 2, 3, 5)
+ROUND = (8, 16, 24, 40, 48, 80, 96, 144, 240, 336)
+"""Where too few of the others suit: a dimension that is a half or an eighth of a symbol."""
 FEWEST_POINTS = 8
 
 Point = Mapping[str, int]
@@ -24,15 +27,15 @@ Shapes = Mapping[str, tuple[int, ...]]
 BITS = dict(ELEMENTS.values())
 
 
-def points(names: Sequence[str], hints: Point) -> list[dict[str, int]]:
-    """Values for the symbols: their hints first, then each symbol through LADDER in an order of its own,
+def points(names: Sequence[str], hints: Point, ladder: Sequence[int] = LADDER) -> list[dict[str, int]]:
+    """Values for the symbols: their hints first, then each symbol through `ladder` in an order of its own,
     then small ones."""
     several = [
         {
-            name: LADDER[(place * STEPS[index % len(STEPS)] + index) % len(LADDER)]
+            name: ladder[(place * STEPS[index % len(STEPS)] + index) % len(ladder)]
             for index, name in enumerate(names)
         }
-        for place in range(len(LADDER))
+        for place in range(len(ladder))
     ]
     small = [
         {name: SMALL[(place + index) % len(SMALL)] for index, name in enumerate(names)}
@@ -43,16 +46,16 @@ def points(names: Sequence[str], hints: Point) -> list[dict[str, int]]:
 
 def with_formulas(
     graph: Graph,
-    names: Mapping[str, str],
+    dimensions: Dimensions,
     hints: Point,
+    bound: Point,
     shapes_at: Callable[[Point], Shapes],
     nodes: Any,
-    source: str,
 ) -> Graph:
-    """`graph`, which is the model in the file `source` at `hints`, with symbols and formulas.
+    """`graph`, which is the model of `dimensions` at `hints`, with symbols and formulas.
 
-    `names` says how each dimension is called as a symbol, `shapes_at` gives the shapes of all tensors at
-    other values of the dimensions, and `nodes` are the model's.
+    The symbols in `bound` have one value. `shapes_at` gives the shapes of all tensors at other values of the
+    symbols, and `nodes` are the model's.
 
     Raises
     ------
@@ -60,6 +63,8 @@ def with_formulas(
         independently, or a size that is no formula.
     """
     import sympy
+
+    source, names = dimensions.source, list(hints)
 
     def checked(point: Point) -> Shapes:
         shapes = shapes_at(point)
@@ -70,41 +75,30 @@ def with_formulas(
         checked(hints)
     except InputError as error:
         raise hints_refused(error, source, hints) from None
-    tried, refusals = _tried(list(names), hints, checked)
+    tried, refusals = _tried(names, hints, checked)
     if len(tried) < FEWEST_POINTS:
-        raise _not_free(source, names, refusals)
+        raise _not_free(source, [dimensions.words(name) for name in names], refusals)
     columns = {t.name: [shapes.get(t.name) for _, shapes in tried] for t in graph.tensors}
-    fit = FormulaFit(
-        tuple(
-            Known(tuple(point[name] for point, _ in tried), sympy.Symbol(symbol, integer=True, positive=True))
-            for name, symbol in names.items()
-        )
-    )
+    symbols = {name: sympy.Symbol(name, integer=True, positive=True) for name in names}
+    known = [Known(tuple(point[name] for point, _ in tried), symbol) for name, symbol in symbols.items()]
+    sizes = [dimensions.sizes({**bound, **point}) for point, _ in tried]
+    values = {name: sympy.Integer(value) for name, value in bound.items()}
+    for text in dimensions.of_inputs:
+        formula = dimensions.formulas[text]
+        if not formula.names.isdisjoint(symbols):
+            in_symbols = to_sympy(formula, {**values, **symbols})
+            known.append(Known(tuple(size[text] for size in sizes), in_symbols))
     makers = {name: node for node in nodes for name in node.output}
-    formulas = _fitted(graph, fit, columns, makers, names, source)
+    formulas = _fitted(graph, FormulaFit(tuple(known)), columns, makers, names, source)
     low = {name: _lowest(name, hints, checked) for name in names}
-    symbols = tuple(Symbol(symbol, low[name], None, hints[name]) for name, symbol in names.items())
+    found = tuple(
+        Symbol(name, low[name], None, hints[name], dimensions.called.get(name, "")) for name in names
+    )
     tensors = tuple(_tensor(tensor, formulas[tensor.name]) for tensor in graph.tensors)
-    sizes = {tensor.name: _bytes_text(tensor, formulas[tensor.name]) for tensor in graph.tensors}
+    texts = {tensor.name: _bytes_text(tensor, formulas[tensor.name]) for tensor in graph.tensors}
     largest = {tensor.storage: tensor.name for tensor in sorted(graph.tensors, key=lambda t: t.nbytes)}
-    storages = tuple(replace(storage, formula=sizes[largest[storage.name]]) for storage in graph.storages)
-    return check_graph(replace(graph, storages=storages, tensors=tensors, symbols=symbols), source)
-
-
-def check_hints(given: Mapping[str, int], free: Sequence[str], source: str) -> dict[str, int]:
-    """A hint for each dimension in `free`: that of `given`, else DEFAULT_HINT.
-
-    Raises
-    ------
-    InputError: a hint for another dimension, or one below 1.
-    """
-    for name, value in given.items():
-        if name not in free:
-            expected = f"one of {', '.join(free)}" if free else "none, as no dimension is left open"
-            raise InputError(source, "hints", f"the dimension {name!r}", expected)
-        if value < 1:
-            raise InputError(source, f"hints, {name}", str(value), "1 or more")
-    return {name: given.get(name, DEFAULT_HINT) for name in free}
+    storages = tuple(replace(storage, formula=texts[largest[storage.name]]) for storage in graph.storages)
+    return check_graph(replace(graph, storages=storages, tensors=tensors, symbols=found), source)
 
 
 def hints_refused(error: InputError, source: str, hints: Point) -> InputError:
@@ -114,27 +108,20 @@ def hints_refused(error: InputError, source: str, hints: Point) -> InputError:
     return InputError(source, f"hints {at}", found, "hints at which the model has shapes")
 
 
-def symbol_names(dims: Sequence[str]) -> dict[str, str]:
-    """Dimension → symbol: its own name where that is one, else `s0`, `s1`, …."""
-    names: dict[str, str] = {}
-    for dim in dims:
-        taken = {*dims, *names.values()}
-        free = (f"s{number}" for number in range(2 * len(dims)) if f"s{number}" not in taken)
-        names[dim] = dim if is_symbol_name(dim) else next(free)
-    return names
-
-
 def _tried(
     names: Sequence[str], hints: Point, shapes_at: Callable[[Point], Shapes]
 ) -> tuple[list[tuple[Point, Shapes]], list[str]]:
     """The points at which the model has shapes, with them; and why it has none at others."""
     tried: list[tuple[Point, Shapes]] = []
     refusals: list[str] = []
-    for point in points(names, hints):
-        try:
-            tried.append((point, shapes_at(point)))
-        except InputError as error:
-            refusals.append(error.found)
+    for ladder in (LADDER, ROUND):
+        for point in points(names, hints, ladder):
+            try:
+                tried.append((point, shapes_at(point)))
+            except InputError as error:
+                refusals.append(error.found)
+        if len(tried) >= FEWEST_POINTS:
+            break
     return tried, refusals
 
 
@@ -143,7 +130,7 @@ def _fitted(
     fit: FormulaFit,
     columns: Mapping[str, Sequence[tuple[int, ...] | None]],
     nodes: Mapping[str, Any],
-    names: Mapping[str, str],
+    names: Sequence[str],
     source: str,
 ) -> dict[str, list[Any]]:
     """Tensor → the formulas of its dimensions."""
@@ -157,7 +144,7 @@ def _fitted(
         if shape is not None:
             formulas = fit.shape(shape, inputs, _windows(nodes.get(tensor.name)))
         if shape is None or formulas is None:
-            found = f"a size that is no formula in {', '.join(names.values())}"
+            found = f"a size that is no formula in {', '.join(names)}"
             expected = f"sizes that follow from theirs: bind {', '.join(names)} with --dim NAME=VALUE"
             raise InputError(source, f"tensor {tensor.name!r}", found, expected)
         known[tensor.name] = [Known(*pair) for pair in zip(shape, formulas, strict=True)]
@@ -230,6 +217,6 @@ def _lowest(name: str, hints: Point, shapes_at: Callable[[Point], Shapes]) -> in
     return least
 
 
-def _not_free(source: str, names: Mapping[str, str], refusals: Sequence[str]) -> InputError:
+def _not_free(source: str, names: Sequence[str], refusals: Sequence[str]) -> InputError:
     found = f"a model whose dimensions {', '.join(names)} cannot take any sizes ({refusals[0]})"
     return InputError(source, "dimensions", found, "one for all sizes: bind some with --dim NAME=VALUE")
