@@ -89,7 +89,7 @@ ROOMS: dict[str, str] = {
         "errors system scope graph callers schedule problem bounds plan calibration recordings symbolic "
         "what_if formats"
     ),
-    "formats.onnx_model": "errors system graph formats",
+    "formats.onnx_model": "errors units system graph symbolic formats",
     "torch_capture": "errors units system scope graph formats",
     "torch_capture.training": "errors graph analysis torch_capture",
     "files": "errors system graph problem plan recordings formats",

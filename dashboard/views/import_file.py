@@ -19,7 +19,6 @@ from memplan_engine.files import importers, recognise
 from memplan_engine.graph import storage_bytes
 from memplan_engine.plotting.figure_style import default_colouring
 from memplan_engine.preparation import PLANNING_OPTIONS, Preparation
-from memplan_engine.symbolic.symbol_values import symbol_words
 from memplan_engine.units import format_bytes
 
 UNASKED = Options(offsets_as_plan=True)
@@ -64,7 +63,7 @@ def _counts(document: Document) -> None:
             ("weights", format_bytes(storage_bytes(graph, Role.CONSTANT))),
         ]
         if graph.symbols:
-            figures.append(("symbols", ", ".join(plain(symbol_words(symbol)) for symbol in graph.symbols)))
+            figures.append(("symbols", ", ".join(plain(symbol.name) for symbol in graph.symbols)))
     else:
         figures += [("steps", f"{problem.steps:,}"), ("total bytes", format_bytes(problem.total_bytes))]
     if document.plan:

@@ -120,9 +120,7 @@ def _objects(plan: Plan) -> list[tuple[str, str]]:
 def symbol_values(problem: Problem) -> str:
     """ "batch = 8, seq = 128": at which values the sizes are; "" without symbols."""
     symbols = problem.origin.graph.symbols if problem.origin else ()
-    return ", ".join(
-        f"{symbol_words(symbol)} = {symbol.hint:,}" for symbol in symbols if symbol.hint is not None
-    )
+    return ", ".join(f"{symbol_words(each)} = {each.hint:,}" for each in symbols if each.hint is not None)
 
 
 def lesson(about: About) -> list[RenderableType]:

@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from memplan_engine.torch_capture.torch_autocast import tracing_cache
 from memplan_engine.torch_capture.torch_fake import MOST_ELEMENTS, concrete, patched
 from memplan_engine.torch_capture.torch_operators import gives_views, is_repeatable, written_nodes
 from memplan_engine.torch_capture.torch_run import brief
@@ -154,7 +155,8 @@ def export_as_eager(
     values = _TraceValues(_real_leaves(call))
 
     def export() -> ExportedProgram:
-        return torch.export.export(model, args, dict(kwargs), strict=False, **options)
+        with tracing_cache():
+            return torch.export.export(model, args, dict(kwargs), strict=False, **options)
 
     try:
         with _answering_export(model, values, source):

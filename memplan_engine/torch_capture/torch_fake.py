@@ -201,7 +201,7 @@ class FakeTwins:
         if isinstance(tensor, torch.nn.Parameter):
             with self.mode:
                 return torch.nn.Parameter(fake, requires_grad=tensor.requires_grad)
-        return fake
+        return fake.requires_grad_(tensor.requires_grad and tensor.is_leaf)
 
     def _device_of(self, tensor: torch.Tensor) -> torch.device:
         import torch

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError, MemplanError, one_line
 from memplan_engine.graph import Op, Path
+from memplan_engine.torch_capture.torch_autocast import WRAPPER, AutocastCache
 from memplan_engine.torch_capture.torch_fake import (
     RECORDED,
     FakeTwins,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx import GraphModule, Node
 
-INLINED = {"wrap_with_set_grad_enabled", "wrap_with_autocast"}
+INLINED = {"wrap_with_set_grad_enabled", WRAPPER}
 """Higher-order ops that only set a mode around their sub-graph: its nodes are steps like any others."""
 CALLED = {"wrap": 1, "tag_activation_checkpoint": 1, "strict_mode": 1, "invoke_subgraph": 2}
 """Those that only call their sub-graph, and the place of its first input."""
@@ -77,6 +78,7 @@ class Run:
     insides: Mapping[str, LayOut] = field(default_factory=dict)
     within: Path = ()
     held_by: dict[str, str] = field(default_factory=dict)
+    autocast: AutocastCache = field(default_factory=AutocastCache)
     twins: FakeTwins = field(init=False)
 
     def __post_init__(self) -> None:
@@ -151,7 +153,7 @@ class Run:
         returns. `env` gets what each node gave."""
         import torch
 
-        with torch.no_grad(), quiet():
+        with torch.no_grad(), quiet(), self.autocast.kept(module):
             return self._graph(module, inputs, "", {} if env is None else env)
 
     def _graph(self, module: GraphModule, inputs: list[Slot], prefix: str, env: dict[Node, Slot]) -> Slot:
@@ -165,7 +167,13 @@ class Run:
                 return look_up(node.args[0], env)
             else:
                 env[node] = as_exported(partial(self._call, node, env, prefix))
+                self.autocast.after(node, self._last)
         raise InputError(self.source, "graph", "no output node", "a graph that returns something")
+
+    @property
+    def _last(self) -> str:
+        """The op that ran last."""
+        return self.ops[-1].name if self.ops else ""
 
     def _attribute(self, module: GraphModule, node: Node, prefix: str) -> Slot:
         import torch
@@ -193,9 +201,12 @@ class Run:
             self._keep_as_made((args, kwargs))
         place, expected = f"node {name} ({kind_of(node)})", f"an op that fake tensors can run, {RECORDED}"
         with as_input_error(self.source, place, expected):
-            with self.mode:
+            with self.mode, self.autocast.around(node):
                 value, held = self.execute(node, args, kwargs)
             slot = self.keep(name, fresh(value) if is_higher_order(node) else value)
+            casts = labels(self.keep(f"{name}.cast", tuple(self.autocast.casts)).names)
+        self.autocast.casts = []
+        self.autocast.names += casts
         if labels(slot.names) or not is_arithmetic_on_sizes(node):
             read: tuple[str, ...] = ()
             if kind in self.insides:
@@ -204,7 +215,8 @@ class Run:
                     first = len(self.ops)
                     read, held = self.insides[kind](self, name, given, slot), ()
                     self.ops[first:] = [_as_called_by(node, op) for op in self.ops[first:]]
-            self._record(node, name, slot, env, arguments.names, held, read)
+            outputs = (*labels(slot.names), *casts)
+            self._record(node, name, outputs, env, arguments.names, held, read)
         return slot
 
     def _keep_as_made(self, arguments: Any) -> None:
@@ -225,7 +237,9 @@ class Run:
         from memplan_engine.torch_capture.torch_storages import Inside
 
         target: Any = node.target
-        value, held = Inside().watch(kind_of(node), lambda: target(*args, **kwargs), (args, kwargs))
+        inside = Inside()
+        value, held = inside.watch(kind_of(node), lambda: target(*args, **kwargs), (args, kwargs))
+        self.autocast.casts = inside.cached_casts()
         return as_allocated(target, value, args, kwargs), held
 
     def _inline(self, node: Node, args: Any, names: Any, name: str) -> Slot:
@@ -234,14 +248,17 @@ class Run:
         at = next(index for index, arg in enumerate(args) if isinstance(arg, GraphModule))
         begin = at + CALLED.get(kind_of(node), 1)
         inputs = [Slot(value, label) for value, label in zip(args[begin:], names[begin:], strict=True)]
-        with wrapped_mode(kind_of(node), args[:at]):
-            return self._graph(args[at], inputs, f"{name}.", {})
+        region = self.autocast.region() if kind_of(node) == WRAPPER else nullcontext()
+        with region, wrapped_mode(kind_of(node), args[:at]):
+            slot = self._graph(args[at], inputs, f"{name}.", {})
+        self.autocast.ended(self._last)
+        return slot
 
     def _record(
         self,
         node: Node,
         name: str,
-        slot: Slot,
+        outputs: tuple[str, ...],
         env: dict[Node, Slot],
         arguments: Any,
         held: Held,
@@ -256,7 +273,7 @@ class Run:
                 name,
                 kind_of(node),
                 inputs=tuple(dict.fromkeys(read)),
-                outputs=tuple(labels(slot.names)),
+                outputs=outputs,
                 mutates=tuple(dict.fromkeys(label for names in written for label in labels(names))),
                 module=module_of(node),
                 source=source_of(node.meta.get("stack_trace")),

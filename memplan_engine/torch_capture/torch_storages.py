@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from memplan_engine.torch_capture.torch_autocast import may_be_cached
 from memplan_engine.torch_capture.torch_fake import storage_of
 from memplan_engine.torch_capture.torch_operators import as_allocated, gives_views, inside_kernel
 
@@ -182,13 +183,14 @@ class Inside(OperatorMode):  # type: ignore[no-untyped-call]
         super().__init__()
         self._sizes = StorageSizes()
         self._moments: list[int | torch.SymInt] = []
+        self._casts: list[weakref.ref[torch.Tensor]] = []
 
     def watch(
         self, kind: str, call: Callable[[], Any], arguments: Any
     ) -> tuple[Any, tuple[int | torch.SymInt, ...]]:
         """What `call`, the op of this kind on `arguments`, gives, and the bytes that it holds
         beside its arguments and results at each moment that may be its fullest: one number, then formulas."""
-        self._sizes, self._moments = StorageSizes(), []
+        self._sizes, self._moments, self._casts = StorageSizes(), [], []
         self._sizes.exclude(arguments)
         with self:
             value = call()
@@ -198,9 +200,15 @@ class Inside(OperatorMode):  # type: ignore[no-untyped-call]
         most = max((nbytes for nbytes in held if isinstance(nbytes, int)), default=0)
         return value, (most, *(nbytes for nbytes in held if not isinstance(nbytes, int)))
 
+    def cached_casts(self) -> list[torch.Tensor]:
+        """What the call that was watched has put into autocast's cache."""
+        return [tensor for cast in self._casts if (tensor := cast()) is not None]
+
     def operate(self, operator: Any, args: Any, kwargs: Any) -> Any:
         """Call it, in storages as CPU kernels make them."""
         value = as_allocated(operator, operator(*args, **kwargs), args, kwargs)
+        if operator is torch.ops.aten._to_copy.default and may_be_cached(args[0]):
+            self._casts.append(weakref.ref(value))
         self._sizes.returned(value, args, kwargs, operator)
         self._moments.append(self._sizes.nbytes + inside_kernel(operator, args, kwargs))
         return value
