@@ -182,7 +182,7 @@ class Graph:
     """A model's graph with its ops in a valid order. `inputs`, `outputs` and `constants` are tensor names;
     every other tensor is made by exactly one op. A graph with `symbols` is a graph at their hints that also
     carries formulas. `scope` says what the storages and the ops' workspaces together are all of: GRAPH where
-    nobody knows the temporaries inside the ops. Check one with `check_graph`."""
+    nobody knows the temporaries inside the ops; `notes`, what else. Check one with `check_graph`."""
 
     name: str
     storages: tuple[Storage, ...]
@@ -193,6 +193,7 @@ class Graph:
     constants: tuple[str, ...] = ()
     symbols: tuple[Symbol, ...] = ()
     scope: Scope = Scope.GRAPH
+    notes: tuple[str, ...] = ()
 
 
 def storage_bytes(graph: Graph, role: Role) -> int:

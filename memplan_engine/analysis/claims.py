@@ -32,12 +32,13 @@ CALLS = {"If", "Loop", "Scan", "SequenceMap"}
 
 
 def counted(problem: Problem) -> str:
-    """Return what the figures of `problem` count, and which ops hold more than is known."""
+    """Return what figures of `problem` count, which ops hold more than is known, and its graph's notes."""
     sentence = scope_words(problem.scope)
     if problem.scope is Scope.GRAPH and (cells := sorted(CELLS & _kinds(problem))):
         sentence += f", those of {', '.join(cells)} may be several times as large"
     calls = unknown_insides(problem)
-    return f"{sentence}; the insides of {', '.join(calls)} are not planned" if calls else sentence
+    sentence = f"{sentence}; the insides of {', '.join(calls)} are not planned" if calls else sentence
+    return "; ".join((sentence, *(problem.origin.graph.notes if problem.origin else ())))
 
 
 def unknown_insides(problem: Problem) -> tuple[str, ...]:

@@ -203,6 +203,15 @@ def flow_peak(flow: Flow, device: int | None = None) -> tuple[int, int]:
     return (int(live.max()), int(live.argmax())) if len(live) else (0, -1)
 
 
+def host_peak(flow: Flow) -> tuple[int, int]:
+    """The most bytes on the host during an op of a run on accelerators, those that were there before among
+    them, and which op that was (the first; −1 when there is none). (0, −1) of a run on the host itself."""
+    if devices_of(flow) == (HOST,):
+        return 0, -1
+    nbytes, op = flow_peak(replace(flow, scratch=None), HOST)
+    return nbytes + _there_before(flow, HOST), op
+
+
 def settled_flow(flow: Flow, replaced: Collection[int] = ()) -> Flow:
     """`flow` of a run that has made its own model: what it keeps between steps counts as there before. What
     it let go of before its last op (a model that another one replaced) it did not keep, nor the storages

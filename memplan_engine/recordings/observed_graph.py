@@ -31,7 +31,9 @@ from memplan_engine.recordings.observed_flow import (
     Stage,
     devices_of,
     fullest_device,
+    host_peak,
 )
+from memplan_engine.units import format_bytes
 
 AGAIN = "recompute."
 """How the name of an op begins that runs an op of the forward pass again; the rest is that op's name."""
@@ -96,8 +98,14 @@ def observation_graph(observation: Observation, device: int | None = None) -> Gr
         in_order["outputs"],
         in_order["constants"],
         scope=flow.scope,
+        notes=_notes(flow),
     )
     return check_graph(graph, observation.name)
+
+
+def _notes(flow: Flow) -> tuple[str, ...]:
+    nbytes, _ = host_peak(flow)
+    return (f"on the host up to {format_bytes(nbytes)} more",) if nbytes else ()
 
 
 def _ops(

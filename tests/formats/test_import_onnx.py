@@ -12,6 +12,7 @@ from memplan_examples.make_onnx import build
 from onnx import TensorProto, helper
 
 from memplan_engine import Graph, InputError, Role, load, lower_bound, to_problem
+from memplan_engine.analysis.claims import counted
 from memplan_engine.formats.onnx_model.onnx_graph import module_path
 from memplan_engine.formats.onnx_model.onnx_reader import OnnxImporter, looks_like_onnx
 from memplan_engine.graph import storage_bytes
@@ -345,3 +346,32 @@ def test_a_model_is_recognised_by_its_frame(tmp_path: Path) -> None:
     ):
         cut.write_bytes(garbage)
         assert not looks_like_onnx(cut)
+
+
+def test_what_is_folded_is_said_with_its_bytes(tmp_path: Path) -> None:
+    """A weight of 64 × 32 in float16 is cast and transposed before the run: 8,192 bytes for 4,096. One that a
+    node also reads as it is stays."""
+    nodes = [
+        node("Cast", "half", "whole", to=TensorProto.FLOAT),
+        node("Transpose", "whole", "turned"),
+        node("MatMul", "x turned", "y"),
+    ]
+    half = weight("half", np.ones((64, 32), np.float16))
+    made = model(nodes, [value("x", 2, 32)], [value("y", 2, 64)], [half])
+    graph = read(tmp_path, made)
+    assert graph.notes == (
+        "2 nodes on weights alone folded before the run: 8 KiB (8,192 B) instead of 4 KiB (4,096 B)",
+    )
+    assert storage_bytes(graph, Role.CONSTANT) == 8192
+    assert counted(to_problem(graph)).endswith(graph.notes[0])
+    shape = node("Shape", "half", "s")
+    kept = model(
+        [*nodes, shape],
+        [value("x", 2, 32)],
+        [value("y", 2, 64), value("half", 64, 32, kind=TensorProto.FLOAT16)],
+        [half],
+    )
+    (note,) = read(tmp_path, kept).notes
+    assert note.endswith("8 KiB (8,192 B) instead of 0 B")
+    plain = model([node("Relu", "x", "y")], [value("x", 2, 32)], [value("y", 2, 32)], [half])
+    assert read(tmp_path, plain).notes == ()

@@ -28,8 +28,9 @@ from memplan_engine.files import ImportOptions
 from memplan_engine.graph import Graph
 from memplan_engine.recordings.allocator_recording import Selection
 from memplan_engine.recordings.observation import Observation
-from memplan_engine.recordings.observed_flow import flow_peak, fullest_device, state_bytes
-from memplan_engine.reporters.recording_tables import observation_summary, observation_tables
+from memplan_engine.recordings.observed_flow import flow_peak, fullest_device, host_peak, state_bytes
+from memplan_engine.reporters.observation_tables import observation_summary, observation_tables
+from memplan_engine.units import format_bytes
 from tests.support.fake_cards import flow_of, needs_guard
 
 ROWS, INTO, HIDDEN, CLASSES = 32, 64, 256, 1000
@@ -196,3 +197,58 @@ def test_the_table_names_each_card(seen: Observation, capsys: pytest.CaptureFixt
     table = capsys.readouterr().out
     assert "peak on cuda:1" in table
     assert "peak on cuda:0" in table
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_what_is_offloaded_to_the_host_is_said(pinned: bool, tmp_path: Path) -> None:
+    """Saved are the input, 64 × 32, the GELU's input and the square's, 64 × 48, and no weight, as the input
+    requires no gradient: all four bytes an element, on the host until the backward pass."""
+    saved = 4 * (64 * 32 + 2 * 64 * 48)
+
+    def offload() -> None:
+        layers = nn.Sequential(nn.Linear(32, 48, device="cuda"), nn.GELU())
+        x = torch.rand(64, 32, device="cuda")
+        with torch.autograd.graph.save_on_cpu(pin_memory=pinned):
+            loss = layers(x).square().mean()
+        loss.backward()
+
+    seen = observe_fake(offload, device="cuda")
+    assert host_peak(flow_of(seen))[0] == saved
+    host = observation_summary(seen)["host"]
+    assert (host["peak_bytes"], host["peak_stage"]) == (saved, "forward")
+    graph = observation_graph(seen)
+    assert graph.notes == (f"on the host up to {format_bytes(saved)} more",)
+    write_observation(seen, tmp_path / "offloaded.json")
+    assert load(tmp_path / "offloaded.json") == graph
+
+
+def test_moments_of_an_optimizer_on_the_host_are_said() -> None:
+    """Weights on the device, their copies and Adam's two moments on the host, with one gradient a time."""
+
+    def train_on_host() -> None:
+        weight = nn.Parameter(torch.ones(64, 64, device="cuda"))
+        copy = nn.Parameter(torch.ones(64, 64))
+        optimizer = torch.optim.Adam([copy], foreach=False)
+        for _ in range(2):
+            weight.sum().backward()
+            assert weight.grad is not None
+            copy.grad = weight.grad.cpu()
+            optimizer.step()
+            optimizer.zero_grad()
+            weight.grad = None
+            with torch.no_grad():
+                weight.copy_(copy)
+
+    seen = observe_fake(train_on_host, device="cuda")
+    nbytes, op = host_peak(flow_of(seen))
+    size = 64 * 64 * 4
+    # Weight, moments, gradient, the denominator's root and that over its correction; the count of steps.
+    assert nbytes == 6 * size + 4
+    assert flow_of(seen).stages[op] == "optimizer"
+
+
+def test_a_run_on_the_host_has_nothing_beside(tmp_path: Path) -> None:
+    seen = observe_fake(nn.Linear(4, 4), (torch.rand(2, 4),))
+    assert host_peak(flow_of(seen)) == (0, -1)
+    assert observation_summary(seen)["host"] is None
+    assert observation_graph(seen).notes == ()

@@ -156,7 +156,9 @@ def _notes(facts: PlanFacts) -> list[str]:
     unknown = left_out(problem)
     # What else an eager run holds stands with the arena.
     scope = counted(problem).partition(": ")[0]
-    return [*notes, f"counted: {scope}", *([f"not planned: {unknown}"] if unknown else [])]
+    own = problem.origin.graph.notes if problem.origin else ()
+    notes += [f"counted: {scope}", *(note for note in own if note not in scope)]
+    return [*notes, *([f"not planned: {unknown}"] if unknown else [])]
 
 
 def _beside(problem: Problem, constants: int) -> dict[str, int]:

@@ -311,7 +311,7 @@ def observe(
     step = step_options(training, optimizer, foreach, accumulate, clip_grad_norm)
     check_targets((".json",), None, trace, output)
     how = _how(fake, device, arch, cards, calibration)
-    from memplan_engine.reporters.recording_tables import observation_summary, observation_tables
+    from memplan_engine.reporters.observation_tables import observation_summary, observation_tables
 
     with stages() as tell:
         if factory.endswith(".py") and fake:

@@ -103,7 +103,7 @@ class GraphBody(Strict):
 
     Without `storages` every storage takes the size of its largest tensor, in the order in which the
     tensors name them. `scope` says what the storages and the ops' workspaces together are all of: "graph"
-    where the temporaries inside ops are unknown.
+    where the temporaries inside ops are unknown. `notes` say what else there is to know of its figures.
     """
 
     name: str = "graph"
@@ -116,6 +116,7 @@ class GraphBody(Strict):
     sources: Annotated[tuple[SourceEntry, ...], FailFast()] = ()
     symbols: Annotated[tuple[SymbolEntry, ...], FailFast()] = ()
     scope: ScopeName = "graph"
+    notes: Names = ()
 
 
 class EstimateEntry(Strict):
@@ -173,6 +174,7 @@ def graph_from(body: GraphBody, source: str) -> Graph:
         body.constants,
         tuple(Symbol(entry.name, entry.low, entry.high, entry.hint, entry.called) for entry in body.symbols),
         Scope(body.scope),
+        body.notes,
     )
     return check_graph(graph, source)
 
@@ -294,6 +296,7 @@ def _fields(graph: Graph) -> dict[str, object]:
         "sources": tuple(SourceEntry(file=s.file, line=s.line, code=s.code) for s in sources),
         "symbols": tuple(SymbolEntry(**_values(symbol)) for symbol in graph.symbols),
         "scope": graph.scope.value,
+        "notes": graph.notes,
     }
 
 

@@ -23,6 +23,7 @@ from memplan_engine.formats.onnx_model.onnx_proto import (
     value_of,
 )
 from memplan_engine.graph import Graph, Op, Storage, Tensor, check_graph, storage_role
+from memplan_engine.units import count_of, exact
 
 _MOST_NAMED = 5
 
@@ -109,7 +110,8 @@ def to_graph(model: Any, path: Path, dims: Mapping[str, int], layout: Layout) ->
     values.check_missing()
     lists = {"inputs": inputs, "constants": used_constants, "outputs": outputs}
     storages = _storages(tensors, lists)
-    result = Graph(path.stem, storages, tuple(tensors), ops.ops, inputs, outputs, used_constants)
+    notes = _folding(graph, set(wanted), ops.constants, values)
+    result = Graph(path.stem, storages, tuple(tensors), ops.ops, inputs, outputs, used_constants, notes=notes)
     return check_graph(result, source)
 
 
@@ -169,6 +171,28 @@ def _fold(graph: Any, weights: set[str], values: Values, layout: Layout) -> tupl
         else:
             kept.append(index)
     return constants, kept
+
+
+def _folding(graph: Any, wanted: set[str], constants: set[str], values: Values) -> tuple[str, ...]:
+    """Return the note that says what nodes on weights alone come to; () where there are none."""
+    maker = {out: node for node in graph.node for out in node.output if out and node.op_type != "Constant"}
+    made = [name for name in wanted if name in constants and name in maker]
+    sources: set[str] = set()
+    pending, seen = list(made), set(made)
+    while pending:
+        for name in reads(maker[pending.pop()]):
+            if name not in maker:
+                sources.add(name)
+            elif name not in seen:
+                seen.add(name)
+                pending.append(name)
+    sources &= constants
+    if not sources:
+        return ()
+    after = sum(values[name].nbytes for name in made)
+    before = sum(values[name].nbytes for name in sources - wanted)
+    nodes = count_of(sum(not seen.isdisjoint(node.output) for node in graph.node), "node")
+    return (f"{nodes} on weights alone folded before the run: {exact(after)} instead of {exact(before)}",)
 
 
 def _op(

@@ -15,7 +15,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from memplan_engine import find_peak, make_plan, observe_model, to_problem
 from memplan_engine.errors import InputError
 from memplan_engine.formats.memplan_json.run_format import RunFile
-from memplan_engine.reporters.recording_tables import observation_summary
+from memplan_engine.reporters.observation_tables import observation_summary
 from memplan_engine.reporters.run_tables import equality_sentence
 from memplan_engine.runtime.eager_step import take_on_copy
 from memplan_engine.runtime.loading import run_target_of_step
