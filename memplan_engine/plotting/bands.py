@@ -15,7 +15,7 @@ MOST_BANDS, MOST_ROWS = 1_000, 4
 """A row with more bands than that, and rows below it, are left out: they are too narrow to be read."""
 BAND_ROW, BAR = 18.0, 3.0
 """Heights of a row above a chart and of the coloured bar in it, pixels."""
-NARROWEST = 4.0
+NARROWEST = 16.0
 """A narrower band has no lines at its ends, pixels."""
 
 

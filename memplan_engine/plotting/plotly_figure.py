@@ -172,15 +172,16 @@ def _add_curve(chart: Any, name: str, edges: Any, values: Ints, line: dict[str, 
 
 
 def _add_bands(chart: Any, bands: Sequence[Band], steps: int, style: FigureStyle) -> None:
-    """Bars with their names above the rectangles, and a line at each end; those too narrow for a line are
-    left out."""
+    """Bars with their names above the rectangles, and lines at their ends; those narrower than a pixel
+    are left out."""
     shapes, names = [], []
     edges: dict[int, None] = {}
     for band in bands:
         width = WIDTH * (band.end - band.start) / max(1, steps)
-        if width < NARROWEST:
+        if width < 1:
             continue
-        edges |= dict.fromkeys((band.start, band.end))
+        if width >= NARROWEST:
+            edges |= dict.fromkeys((band.start, band.end))
         top = LIFT + BAND_ROW * (rows_of(bands) - band.row)
         place = {"yref": "y domain", "xref": "x"}
         bar = {"x0": band.start, "x1": band.end, "y0": top - BAR, "y1": top, "yanchor": 1}

@@ -215,14 +215,13 @@ def _bands(bands: Sequence[Band], scale: Scale, deep: Scale, style: FigureStyle)
     edges: dict[float, float] = {}
     for band in bands:
         left, right, top = scale.x(band.start), scale.x(band.end), highest + BAND_ROW * band.row
-        is_wide = right - left >= NARROWEST
-        bar = Frame(left, top, right - 1 if is_wide else right, top + BAR)
+        bar = Frame(left, top, max(right - 1, left + 0.5), top + BAR)
         shapes.append(Box(bar, style.of_theme(band.colours)))
         room = right - left - 4
         words = next((each for each in (band.label, band.short) if text_width(each, WORDS) <= room), "")
         if words:
             shapes.append(Text(left + 2, top + 10, words, style.colours.text))
-        if is_wide:
+        if right - left >= NARROWEST:
             edges |= {x: min(top, edges.get(x, top)) for x in (left, right)}
     for x, top in edges.items():
         if plot.left + 1 < x < plot.right - 1:

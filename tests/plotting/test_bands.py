@@ -11,7 +11,7 @@ from memplan_engine.graph import Op, Phase, path_text
 from memplan_engine.lifetimes import to_problem
 from memplan_engine.plotting.bands import MOST_BANDS, Band, bands_of
 from memplan_engine.plotting.scene import make_scene
-from memplan_engine.plotting.shapes import Line, Text
+from memplan_engine.plotting.shapes import Box, Line, Text
 from memplan_engine.reporters.html.report_data import chart_json
 from tests.support.graphs import make_graph
 
@@ -96,6 +96,14 @@ def test_a_figure_has_bars_with_names_and_lines_at_their_ends():
     assert [plot.top - shape.y0 for shape in upright] == pytest.approx([36, 36, 18, 18, 18])
     strip = [s for s in scene.before if isinstance(s, Line) and s.x0 == s.x1 and s.y0 > plot.bottom]
     assert {shape.x0 for shape in upright} <= {shape.x0 for shape in strip}
+
+
+def test_lines_of_narrow_bands_are_left_out():
+    """Of 200 steps each has some 4 of 900 pixels."""
+    scene = make_scene(make_plan(problem_of(*calls(100)), "naive"), FigureStyle())
+    assert len([shape for shape in scene.before if isinstance(shape, Box) and shape.frame.height == 3]) == 100
+    lines = [shape for shape in scene.before if isinstance(shape, Line) and not shape.dash]
+    assert not [line for line in lines if line.x0 == line.x1 and line.y1 == scene.plot.bottom]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@
 const ROW = 18;
 const BAR = 3;
 const TINT = 0.08;
-const LEAST = 4;
+/** A narrower band has no lines at its ends, pixels. */
+const LEAST = 16;
 
 /** The height that `bands` take above a chart. */
 export function heightOfBands(bands) {
