@@ -201,6 +201,11 @@ def test_branches_of_different_sizes_share_the_larger(tmp_path: Path) -> None:
     assert "'y', 'z': found no fixed shape" in refusal(tmp_path, made)
 
 
+def test_a_shape_that_no_branch_gives_is_refused(tmp_path: Path) -> None:
+    made = model([turns(choice(node("Neg", "x", "t"), to="s2"))], [X, FLAG, TRIPS], [value("y", 5, 8)], [GO])
+    assert "tensor 'y': found the shape (5, 8), expected (4, 8)" in refusal(tmp_path, made)
+
+
 def test_weights_inside_are_weights_and_fold(tmp_path: Path) -> None:
     """By hand: the transposed weight of 8 × 8 inside, not the one that it is made of, and a constant of 8."""
     then = graph(
@@ -352,7 +357,8 @@ def test_what_cannot_be_known_stays_one_op(name: str, tmp_path: Path) -> None:
     slices = [node("Unsqueeze", "i axes", "at"), node("Slice", "s none at", "cut"), node("Neg", "s", "s2")]
     bodies = {"grows": [node("Concat", "s s", "s2", axis=0)], "slices": slices, "sequence": sequence}
     weights = [GO, weight("axes", np.array([0])), weight("none", np.array([0]))]
-    made = read(tmp_path, model([turns(*bodies[name])], [X, TRIPS], [value("y", 16, 8)], weights))
+    result = value("y", 16 if name == "grows" else 4, 8)
+    made = read(tmp_path, model([turns(*bodies[name])], [X, TRIPS], [result], weights))
     assert [op.kind for op in made.ops] == ["Loop"]
     assert unknown_insides(to_problem(made)) == ("Loop",)
 

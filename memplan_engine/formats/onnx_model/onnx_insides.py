@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from memplan_engine.formats.onnx_model.onnx_layout import (
+    DOMAIN,
     Call,
     Layout,
     Link,
@@ -42,8 +43,6 @@ from memplan_engine.formats.onnx_model.onnx_proto import (
 )
 from memplan_engine.graph import Path
 
-DOMAIN = "memplan.insides"
-"""Of nodes that are none of the model's, and of calls, which have no graphs here."""
 INT64, BOOL = 7, 9
 """Element types of a trip count and a condition."""
 _BATCHES_BEFORE = 9
@@ -60,7 +59,6 @@ def lay_out(model: Any, left: frozenset[str] = frozenset(), known: Mapping[str, 
     flat = type(model)()
     flat.ir_version = model.ir_version
     flat.opset_import.extend(model.opset_import)
-    flat.opset_import.add(domain=DOMAIN, version=1)
     for values in ("input", "output", "value_info", "initializer"):
         getattr(flat.graph, values).extend(getattr(model.graph, values))
     flattening = _Flattening(Layout(flat, []), left, known or {}, opset_version(model))

@@ -7,8 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from memplan_engine.errors import InputError
 from memplan_engine.formats.onnx_model.onnx_proto import node_names
 from memplan_engine.graph import Path
+
+DOMAIN = "memplan.insides"
+"""Of nodes that are none of the model's, and of calls, which have no graphs here."""
 
 Shape = tuple[int, ...]
 Numbers = Mapping[str, Any]
@@ -57,6 +61,10 @@ class Call:
     control: str
     axis: int = 0
     carried: tuple[tuple[str, str], ...] = ()
+
+
+class ContradictionError(InputError):
+    """A shape that is declared and cannot be."""
 
 
 @dataclass(slots=True)
@@ -113,6 +121,33 @@ class Layout:
                 info = infos[link.target] if link.target in infos else graph.value_info.add(name=link.target)
                 info.type.CopyFrom(tensor_type(element, shape))
         return len(known) > len(shapes)
+
+    def check(self, shapes: Mapping[str, Shape], numbers: Numbers, source: str) -> None:
+        """Raise ContradictionError for a value whose shape neither follows nor is that of a branch."""
+        for link in self.links:
+            sources = [shapes[name] for name in link.taken(numbers) if name in shapes]
+            if link.target not in shapes or len(sources) < len(link.taken(numbers)):
+                continue
+            found, shape = shapes[link.target], link.shape(sources, numbers)
+            if shape is not None and found not in (shape, *sources):
+                raise ContradictionError(source, f"tensor {link.target!r}", f"the shape {found}", str(shape))
+
+    def without_calls(self) -> Any:
+        """Return the model without the nodes that ONNX has no schemas for: it overlooks errors after them."""
+        plain = type(self.model)()
+        plain.CopyFrom(self.model)
+        del plain.graph.node[:]
+        plain.graph.node.extend(node for node in self.model.graph.node if node.domain != DOMAIN)
+        return plain
+
+    def with_calls(self, inferred: Any) -> Any:
+        """Return the model with what `inferred`, which is `without_calls`, says of its values."""
+        whole = type(self.model)()
+        whole.CopyFrom(self.model)
+        for values in ("input", "output", "value_info"):
+            del getattr(whole.graph, values)[:]
+            getattr(whole.graph, values).extend(getattr(inferred.graph, values))
+        return whole
 
 
 def as_it_is(model: Any) -> Layout:

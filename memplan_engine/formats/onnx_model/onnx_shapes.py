@@ -21,7 +21,7 @@ from memplan_engine.formats.importer import ImportOptions
 from memplan_engine.formats.onnx_model.onnx_dimensions import Dimensions, bind, name_dimensions, name_results
 from memplan_engine.formats.onnx_model.onnx_graph import to_graph, unknown_calls
 from memplan_engine.formats.onnx_model.onnx_insides import lay_out, runs_graphs
-from memplan_engine.formats.onnx_model.onnx_layout import Layout, as_it_is
+from memplan_engine.formats.onnx_model.onnx_layout import ContradictionError, Layout, as_it_is
 from memplan_engine.formats.onnx_model.onnx_proto import (
     STANDARD_DOMAINS,
     check_order,
@@ -161,7 +161,13 @@ class Insides:
     def flat(self, inferred: Any, source: str, dims: Mapping[str, int]) -> tuple[Any, Layout]:
         """The model laid flat, with shapes."""
         layout = lay_out(inferred, self.left, self.known)
-        return infer_fixed(layout.model, lambda model: _infer(model, source), dims, layout), layout
+
+        def infer(_: Any) -> Any:
+            return layout.with_calls(_infer(layout.without_calls(), source))
+
+        flat = infer_fixed(layout.model, infer, dims, layout)
+        layout.check(shapes_of(flat.graph, dims), _numbers(flat.graph), source)
+        return flat, layout
 
 
 def _insides_of(
@@ -187,6 +193,8 @@ def _planned(plan: Callable[[Flatten], Graph], find: Callable[[], Insides], sour
     try:
         insides = find()
         return plan(lambda inferred, dims: insides.flat(inferred, source, dims))
+    except ContradictionError:
+        raise
     except InputError as error:
         try:
             return plan(_without_insides)
