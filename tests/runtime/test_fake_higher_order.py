@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch._higher_order_ops import foreach_map, hints_wrapper, out_dtype
+from torch._higher_order_ops.associative_scan import associative_scan
 from torch._higher_order_ops.map import map as mapped
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
@@ -107,6 +108,19 @@ def test_inference_by_hand() -> None:
     assert observed_peak(observe_fake(Pair(loops), X))[0] == 2 * HIDDEN + NARROW + 3 * 8 + 1
     # With them the condition of the outer and of the inner branch.
     assert observed_peak(observe_fake(Pair(nested), X))[0] == 2 * HIDDEN + 2
+
+
+def test_on_a_card_dynamo_takes_functions_apart_too() -> None:
+    needs_guard()
+    assert observed_peak(observe_fake(Pair(branches), X, device="cuda"))[0] == 2 * HIDDEN + 1
+
+    def products(pair: Pair, x: torch.Tensor) -> torch.Tensor:
+        total: torch.Tensor = associative_scan(lambda a, b: a * b, x, 0, combine_mode="pointwise")
+        return total
+
+    # Half as many pairs, their scan, the rows between, and both halves as a stack.
+    by_hand = 3 * NARROW // 2 + NARROW
+    assert observed_peak(observe_fake(Pair(products), X, device="cuda"))[0] == by_hand
 
 
 def test_other_operators_that_call_functions() -> None:

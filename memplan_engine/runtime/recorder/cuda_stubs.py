@@ -118,7 +118,7 @@ def python_stubs(library: ctypes.PyDLL, arch: int, cards: int) -> list[tuple[Any
         "device_count": lambda: cards,
         "current_device": lambda: int(library.memplan_card()),
         "_exchange_device": exchange,
-        "_maybe_exchange_device": exchange,
+        "_maybe_exchange_device": lambda device: exchange(device),  # Dynamo tells the two apart.
         "set_device": lambda device: exchange(int(cuda._utils._get_device_index(device))),
         "synchronize": lambda device=None: library.memplan_synchronize(index_of(device)),
         "can_device_access_peer": lambda device, peer: index_of(device) != index_of(peer),

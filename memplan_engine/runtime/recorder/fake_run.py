@@ -199,8 +199,12 @@ def _copied(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
 @contextmanager
 def _faking(label: str, expected: str) -> Iterator[FakeTwins]:
     """With what eager mode takes, for fake tensors; errors are InputErrors."""
-    # torch remembers its functions: as they are, not as they are patched.
+    # Importing it takes a second or two.
+    from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+
+    # torch and Dynamo remember functions: as they are, not as they are patched.
     torch.overrides.get_overridable_functions()
+    TorchInGraphFunctionVariable._get_handlers()
     # What the model compiles itself must not run on fake tensors, which have no bytes.
     alone = torch.compiler.set_stance("force_eager")
     with (

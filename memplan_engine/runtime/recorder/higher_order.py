@@ -75,16 +75,23 @@ class HigherOrder:
         if name not in EAGER:
             found = f"the higher-order operator {name} {who_asks()}"
             raise InputError(self.source, "fake run", found, f"one of {', '.join(sorted(EAGER))}, {RECORDED}")
+        # Nothing is said of a branch that is only tried.
+        is_noted = isinstance(mode, Recorder)
         if name == "cond":
-            self._choose(*args)
+            self._choose(is_noted, *args)
         elif name.startswith("while_loop"):
-            args = (self._ending(name, args[0]), *args[1:])
+            args = (self._ending(name, args[0], is_noted), *args[1:])
         refusals = [(module, MODE, lambda: None) for module in _with(MODE)]
         with mode, patched(*refusals, (torch, "_safe_softmax", _safe_softmax)):
             return _implementation(operator)(*args, **kwargs)
 
     def _choose(
-        self, predicate: Any, true: Callable[..., Any], false: Callable[..., Any], given: Any
+        self,
+        is_noted: bool,
+        predicate: Any,
+        true: Callable[..., Any],
+        false: Callable[..., Any],
+        given: Any,
     ) -> None:
         """Assume of a `predicate` that is not known the branch that holds more while it runs."""
         if not isinstance(predicate, torch.Tensor) or self.values.of(predicate) is not None:
@@ -92,10 +99,11 @@ class HigherOrder:
         most = [_Held(self).most(branch, given) for branch in (true, false)]
         chosen = most[0] >= most[1]
         word = "both branches hold as much" if most[0] == most[1] else "that branch holds more"
-        self.assumed.note(f"the condition of torch.cond {who_asks()} as {str(chosen).lower()}: {word}")
+        if is_noted:
+            self.assumed.note(f"the condition of torch.cond {who_asks()} as {str(chosen).lower()}: {word}")
         self.values.assume(predicate, chosen)
 
-    def _ending(self, name: str, goes_on: Callable[..., Any]) -> Callable[..., Any]:
+    def _ending(self, name: str, goes_on: Callable[..., Any], is_noted: bool) -> Callable[..., Any]:
         """Return `goes_on`, the condition of a loop, with an answer for values that are not known."""
         rounds = 0
 
@@ -105,9 +113,9 @@ class HigherOrder:
             if isinstance(answer, torch.Tensor) and self.values.of(answer) is None:
                 if name != "while_loop":
                     raise unknown(self.source, "fake run", "how often a while_loop runs in training")
-                self.assumed.note(
-                    f"the while_loop {who_asks()} as run {LOOP_ROUNDS} times: no later round holds more"
-                )
+                if is_noted:
+                    times = f"run {LOOP_ROUNDS} times: no later round holds more"
+                    self.assumed.note(f"the while_loop {who_asks()} as {times}")
                 self.values.assume(answer, rounds < LOOP_ROUNDS)
             rounds += 1
             return answer
