@@ -237,6 +237,13 @@ def lists_of_numbers() -> Kept:
     return []
 
 
+def classes_as_rows() -> Kept:
+    functional.one_hot(torch.arange(24).view(4, 6))
+    functional.one_hot(torch.rand(4, 6).argmax(1), num_classes=6).float()
+    functional.one_hot(torch.empty(0, dtype=torch.long), 4)
+    return []
+
+
 def lengths_as_tuples() -> Kept:
     model = nn.Linear(8, 10)
     for zero_infinity in (False, True):
@@ -376,7 +383,7 @@ def flow_of(case: Callable[[], Kept]) -> tuple[Flow, tuple[str, ...]]:
 
 CASES = (
     accuracy, not_a_number, best_of, written_elsewhere, distributions, packed, sequences_aligned,
-    lists_of_numbers, lengths_as_tuples, written_into_empty, drawn_from_a_generator,
+    classes_as_rows, lists_of_numbers, lengths_as_tuples, written_into_empty, drawn_from_a_generator,
     parts_of_an_unknown_place, written_in_part, split_at_places, targets_of_unknown_lengths,
     different_words, derivatives, gradients_of_each_sample, ensemble, averaged, statistics_of_instances,
 )  # fmt: skip

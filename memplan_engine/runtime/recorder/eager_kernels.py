@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from memplan_engine.torch_capture.torch_operators import arguments_of, as_allocated
 from memplan_engine.torch_capture.training.torch_eager_ops import workspace_bytes
@@ -36,6 +37,18 @@ def as_in_eager(operator: Any, value: Any, args: tuple[Any, ...], kwargs: Mappin
         if name in kernels and _lies_on(args, device):
             return kernels[name](value, args, kwargs)
     return value
+
+
+def one_hot(original: Callable[..., Any], tensor: torch.Tensor, num_classes: int = -1) -> Any:
+    """Return `one_hot` as the CPU makes it of real tensors; fake ones are compared with a range instead."""
+    usual = isinstance(tensor, FakeTensor) and tensor.device.type == "cpu" and tensor.dtype is torch.int64
+    if not usual or not tensor.numel():
+        return original(tensor, num_classes)
+    bounds = torch.aminmax(tensor)
+    count = bounds.max.item() + 1 if num_classes == -1 else num_classes
+    del bounds
+    result = torch.zeros((*tensor.shape, int(count)), dtype=torch.int64)
+    return result.scatter_(-1, tensor.unsqueeze(-1), 1)
 
 
 def _lies_on(args: tuple[Any, ...], device: str) -> bool:
