@@ -453,6 +453,9 @@ def compared_in_part(i: torch.Tensor) -> None:
         lambda i: torch.zeros(int(torch.tensor([3, 5]).index_put_((i,), torch.tensor(7))[1])),
         written_somewhere,
         compared_in_part,
+        lambda i: torch.rand(12)[i : i + 3],
+        lambda i: torch.rand(12, 3)[i, : i + 1],
+        lambda i: torch.rand(12, 3)[[1, 2, 3][i]],
         lambda i: torch.rand(12).tensor_split(torch.stack([i, i + 1])),
     ],
 )
@@ -690,6 +693,20 @@ def test_a_tensor_of_counts_is_made_and_not_known(make: Any) -> None:
     assert observed_peak(observe_fake(partial(run, False), name="run"))[0] == mode.peak
     with pytest.raises(InputError, match=r"test_fake_values\.py:\d+"):
         observe_fake(partial(run, True), name="run")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda count: torch.rand(8)[count],
+        lambda count: torch.full((3,), count),
+        lambda count: torch.rand(8).chunk(count),
+    ],
+)
+def test_a_count_that_torch_does_not_take_is_refused_with_the_line(use: Any) -> None:
+    message = r"a whole number that is not known, used at .*test_fake_values\.py:\d+, expected sizes that"
+    with pytest.raises(InputError, match=message):
+        observe_fake(lambda: use((torch.rand(8) > 0.5).sum().item()))
 
 
 def test_counts_are_written_and_compared() -> None:

@@ -63,6 +63,9 @@ class AskedValues:
         """Return `tensor` as a whole number: a size, a place, an element of a list that becomes a tensor."""
         if _is_stored(tensor) and not (tensor.is_floating_point() or tensor.is_complex()):
             return self._stored(tensor, int)
+        if _is_whole(tensor) and self.values.of(tensor) is None:
+            # A bound of a slice, say: `x[i : i + 3]`.
+            raise unknown(self.source, PLACE, f"the value of a tensor of shape {tuple(tensor.shape)}")
         return torch._C.TensorBase.__index__(tensor)
 
     def _stored(self, tensor: torch.Tensor, kind: type) -> Any:

@@ -12,7 +12,7 @@ from memplan_engine.torch_capture.torch_fake import STEP_RECORDED, patched
 from memplan_engine.torch_capture.torch_source import located
 from memplan_engine.torch_capture.training.torch_origins import who_asks
 
-SIZES = f"sizes that follow from the inputs, {STEP_RECORDED}"
+SIZES = f"sizes that follow from the inputs or from torch.manual_seed, {STEP_RECORDED}"
 
 
 def _value(other: Any) -> Any:
@@ -131,7 +131,7 @@ def telling_of_counts() -> Iterator[None]:
 
     Raises
     ------
-    InputError: a TypeError of torch's about a count.
+    InputError: an error of torch's about a count.
     """
     default = json.JSONEncoder.default
 
@@ -142,12 +142,12 @@ def telling_of_counts() -> Iterator[None]:
     try:
         with patched((json.JSONEncoder, "default", written)):
             yield
-    except TypeError as error:
-        if UnknownCount.refused:
+    except (TypeError, IndexError, RuntimeError) as error:
+        if UnknownCount.refused and isinstance(error, TypeError):
             raise UnknownCount.refused[0] from error
         if UnknownCount.__name__ not in str(error):
             raise
-        found = located("a whole number that is not known, given to torch", error)
+        found = located("a whole number that is not known, used", error)
         raise InputError("fake run", "", found, SIZES) from error
 
 
