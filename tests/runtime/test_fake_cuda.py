@@ -307,3 +307,17 @@ def test_what_goes_wrong_in_the_other_process_is_one_line_here() -> None:
 
     with pytest.raises(MemplanError, match="ended with code 7"):
         observe_fake(leaves, device="cuda")
+
+
+def test_values_are_known_on_a_default_device() -> None:
+    """A part of an unknown place takes no memory, and what is worked out is worked out on the host."""
+
+    def run() -> None:
+        with torch.device("cuda"):
+            table = torch.rand(4, 8)
+            part = table[table.sum(1).argmax()]
+            sizes = torch.zeros(2, dtype=torch.long)
+            sizes[0], sizes[1] = 30, torch.rand(9).argmax()
+            torch.zeros(int(sizes[0]), part.numel())
+
+    assert observed_peak(observe_fake(run, device="cuda"))[0] == 4 * 4 * 8 + 2 * 8 + 4 * 30 * 8

@@ -89,6 +89,7 @@ def test_a_run_may_go_on_after_a_refusal() -> None:
 def test_numbers_that_are_drawn_stay_as_they_are() -> None:
     before = torch.get_rng_state()
     RefusedTypes().check(torch.ops.aten.rand.default, [[900, 900]], {})
+    RefusedTypes().check(torch.ops.aten.random_.default, [torch.zeros(3)], {})
     assert torch.get_rng_state().equal(before)
 
 

@@ -18,6 +18,8 @@ PLUMBING = (
     "torch/_dynamo/",
     "torch/_ops.py",
     "torch/_subclasses/",
+    "torch/overrides.py",
+    "torch/utils/_device.py",
     "torch/utils/_python",
 )
 """Through which torch calls a mode."""

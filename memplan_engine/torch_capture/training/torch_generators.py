@@ -33,7 +33,9 @@ def on_real_tensors() -> Iterator[None]:
     from torch._subclasses.fake_tensor import unset_fake_temporarily
     from torch.utils._python_dispatch import _disable_current_modes
 
-    with _disable_current_modes(), unset_fake_temporarily(), torch.no_grad():
+    # Without functions' modes a default device is none of them.
+    plain = torch._C.DisableTorchFunction()
+    with _disable_current_modes(), unset_fake_temporarily(), torch.no_grad(), plain:
         yield
 
 
