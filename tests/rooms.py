@@ -119,8 +119,8 @@ ROOMS: dict[str, str] = {
     ),
     "runtime.serving": "errors recordings torch_capture runtime.ranks runtime.recorder",
     "runtime.slab": (
-        "errors units system graph control_flow schedule problem lifetimes plan verify planner rewrites.reuse "
-        "torch_capture runtime"
+        "errors units system graph control_flow schedule problem lifetimes plan verify planner "
+        "rewrites.reuse torch_capture runtime"
     ),
     "runtime.trial": (
         "errors units system scope graph schedule problem profile lifetimes plan analysis strategies "

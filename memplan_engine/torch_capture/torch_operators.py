@@ -306,7 +306,40 @@ def _copied_storage(target: Any, value: Any, arguments: Arguments) -> Any:
     if value.storage_offset() != source.storage_offset() or value.stride() != source.stride():
         return value
     whole = source.new_empty(source.untyped_storage().nbytes() // source.dtype.itemsize)
-    return whole.as_strided(value.shape, value.stride(), value.storage_offset())
+    return whole.as_strided(value.shape, value.stride(), value.storage_offset()).copy_(value)
+
+
+def shrunk(value: torch.Tensor, count: Any) -> torch.Tensor:
+    """Return `value` at the beginning of a storage with room for `count` numbers. It is copied there so that
+    what is known of its values stays known."""
+    return value.new_empty(count).as_strided(value.shape, value.stride()).copy_(value)
+
+
+def _unique_consecutive(target: Any, value: Any, arguments: Arguments) -> Any:
+    """As many numbers as the input has are allocated for what is found (output 0), and for how often
+    (output 2), where that is asked for. Along a dimension, `unique_dim` says."""
+    source, dim = arguments["self"], arguments["dim"]
+    if dim is not None and source.dim() != 1:
+        return _unique_dim(target, value, arguments)
+    found, inverse, counts = value
+    counts = shrunk(counts, source.numel()) if arguments["return_counts"] else counts
+    return shrunk(found, source.numel()), inverse, counts
+
+
+def _unique_dim(target: Any, value: Any, arguments: Arguments) -> Any:
+    """There is room for as many counts (output 2) as there are slices; they are made, asked for or not."""
+    *found, counts = value
+    return *found, shrunk(counts, arguments["self"].shape[arguments["dim"]])
+
+
+def _least_squares(target: Any, value: Any, arguments: Arguments) -> Any:
+    """The solution (output 0) is the first rows of what the right side is copied into, where equations are
+    more than unknowns."""
+    solution, *others = value
+    rows, columns = arguments["self"].shape[-2:]
+    if rows <= columns or not solution.numel():
+        return value
+    return shrunk(solution, solution.numel() // columns * rows), *others
 
 
 def _as_viewed(target: Any, value: Any, arguments: Arguments) -> Any:
@@ -412,6 +445,9 @@ KERNELS: dict[str, Callable[[Any, Any, Arguments], Any]] = {
     "aten::roll": _rolled,
     "aten::native_layer_norm_backward": _dense_gradient,
     "aten::col2im": _col2im,
+    "aten::unique_consecutive": _unique_consecutive,
+    **dict.fromkeys(("aten::unique_dim", "aten::unique_dim_consecutive"), _unique_dim),
+    "aten::linalg_lstsq": _least_squares,
     "aten::native_group_norm_backward": _group_norm_gradients,
     "aten::mkldnn_rnn_layer_backward": _lstm_gradients,
     "aten::_weight_norm_interface": _weight_norm,
@@ -422,7 +458,7 @@ KERNELS: dict[str, Callable[[Any, Any, Arguments], Any]] = {
     ),
 }
 """Operators by name → what makes the fake result the real one."""
-ON_ANY_DEVICE = frozenset((*REDUCED_IN_PLACE, *VIEWS, *SCATTERS, "aten::col2im"))
+ON_ANY_DEVICE = frozenset((*REDUCED_IN_PLACE, *VIEWS, *SCATTERS, "aten::col2im", "aten::linalg_lstsq"))
 """Those whose results torch allocates on CUDA as on the CPU. Its functions for `mse_loss`, `smooth_l1_loss`,
-`soft_margin_loss`, views and scatters are the same on both (`native_functions.yaml`); of
+`soft_margin_loss`, `lstsq`, views and scatters are the same on both (`native_functions.yaml`); of
 `binary_cross_entropy` and `col2im` aten/src/ATen/native/cuda/Loss.cu and Col2Im.cu were read."""

@@ -374,6 +374,31 @@ def targets_of_unknown_lengths() -> Kept:
     return [model]
 
 
+def found_once() -> Kept:
+    """Results in storages as large as what they were looked for in; their values are known."""
+    x = torch.tensor([1.0, 2, 2, 3, 1, 1])
+    runs, places, counts = torch.unique_consecutive(x, return_inverse=True, return_counts=True)
+    rows = torch.tensor([[1, 1], [2, 2], [2, 2], [1, 1]])
+    whole = torch.unique(rows, dim=0, return_inverse=True, return_counts=True)
+    kept = torch.unique_consecutive(rows, dim=0), torch.unique(rows), torch.unique_consecutive(rows[:0])
+    held = torch.zeros(int(runs.sum()) + counts.tolist()[1] + whole[2].tolist()[0])
+    held.add_(len(places) + len(kept))
+    return []
+
+
+def of_more_equations() -> Kept:
+    left, right = torch.arange(54.0).reshape(2, 9, 3).sin(), torch.arange(72.0).reshape(2, 9, 4)
+    solved = [torch.linalg.lstsq(left, right, driver=driver) for driver in ("gels", "gelsd", "gelsy")]
+    solved.append(torch.linalg.lstsq(left.mT, right[:, :3]))
+    return [] if solved else [nn.Linear(1, 1)]
+
+
+def one_hot() -> Kept:
+    drawn, given = torch.randint(0, 5, (100,)), torch.tensor([[0, 4], [2, 2]])
+    held = [functional.one_hot(drawn, 5).float(), functional.one_hot(given), functional.one_hot(given[:0], 5)]
+    return [] if held else [nn.Linear(1, 1)]
+
+
 def flow_of(case: Callable[[], Kept]) -> tuple[Flow, tuple[str, ...]]:
     """What is predicted of `case`, and its operators."""
     seen = observe_fake(case, name="case")
@@ -385,6 +410,7 @@ CASES = (
     accuracy, not_a_number, best_of, written_elsewhere, distributions, packed, sequences_aligned,
     classes_as_rows, lists_of_numbers, lengths_as_tuples, written_into_empty, drawn_from_a_generator,
     parts_of_an_unknown_place, written_in_part, split_at_places, targets_of_unknown_lengths,
+    found_once, of_more_equations, one_hot,
     different_words, derivatives, gradients_of_each_sample, ensemble, averaged, statistics_of_instances,
 )  # fmt: skip
 
@@ -414,6 +440,18 @@ def test_a_choice_that_decides_no_size_is_not_noted() -> None:
     flow = observe_fake(Best(), (torch.rand(4, 8) + 1,)).flow
     assert flow is not None
     assert flow.assumed == ()
+
+
+def test_runs_of_equal_numbers_have_room_for_each_number() -> None:
+    """By hand: six numbers, then as many runs, their places and how long they are."""
+
+    def runs() -> Any:
+        return torch.unique_consecutive(torch.tensor([1.0, 2, 2, 3, 1, 1]), True, True)
+
+    flow, kinds = flow_of(runs)
+    op = kinds.index("aten.unique_consecutive")
+    assert [int(flow.storages.nbytes[each]) for each in flow.makes[op]] == [6 * 4, 6 * 8, 6 * 8]
+    assert [flow.storages.shapes[each] for each in flow.makes[op]] == [(4,), (6,), (4,)]
 
 
 def test_inference_mode_holds_and_assumes_what_no_grad_does() -> None:

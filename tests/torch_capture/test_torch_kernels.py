@@ -194,6 +194,20 @@ def test_a_scatter_copies_the_whole_storage_of_its_argument():
     assert planned(aten.select_scatter.default, (part, row, 0, 1))[0][2] == whole.nbytes
 
 
+def test_what_is_found_once_takes_the_storages_planned():
+    x, rows = torch.tensor([1.0, 2, 2, 3, 1, 1]), torch.tensor([[1, 1], [1, 1], [2, 2]])
+    each = itertools.product((False, True), repeat=2)
+    consecutive = aten.unique_consecutive.default
+    cases = [(consecutive, (given, *asked), 3) for given in (x, rows) for asked in each]
+    cases += [(aten.unique_dim.default, (rows, 0), 2), (consecutive, (rows, True, True, 0), 2)]
+    for op, args, expected in cases:
+        # How many there are is not known before, but mostly for how many there is room.
+        ours, theirs = planned(op, args), real(op, args)
+        known = [index for index in ours if isinstance(ours[index][2], int)]
+        assert len(known) == expected
+        assert [ours[index][2] for index in known] == [theirs[index][2] for index in known], (op, args)
+
+
 def test_a_view_has_the_strides_of_a_real_one_where_there_is_one_row():
     rows = torch.rand(1, 256, 32).transpose(1, 2)
     views = (

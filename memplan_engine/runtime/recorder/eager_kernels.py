@@ -15,9 +15,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 
-from memplan_engine.torch_capture.torch_operators import arguments_of, as_allocated
+from memplan_engine.torch_capture.torch_operators import arguments_of, as_allocated, shrunk
 from memplan_engine.torch_capture.training.torch_eager_ops import workspace_bytes
 
 Kernel = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], Any]
@@ -37,18 +36,6 @@ def as_in_eager(operator: Any, value: Any, args: tuple[Any, ...], kwargs: Mappin
         if name in kernels and _lies_on(args, device):
             return kernels[name](value, args, kwargs)
     return value
-
-
-def one_hot(original: Callable[..., Any], tensor: torch.Tensor, num_classes: int = -1) -> Any:
-    """Return `one_hot` as the CPU makes it of real tensors; fake ones are compared with a range instead."""
-    usual = isinstance(tensor, FakeTensor) and tensor.device.type == "cpu" and tensor.dtype is torch.int64
-    if not usual or not tensor.numel():
-        return original(tensor, num_classes)
-    bounds = torch.aminmax(tensor)
-    count = bounds.max.item() + 1 if num_classes == -1 else num_classes
-    del bounds
-    result = torch.zeros((*tensor.shape, int(count)), dtype=torch.int64)
-    return result.scatter_(-1, tensor.unsqueeze(-1), 1)
 
 
 def _lies_on(args: tuple[Any, ...], device: str) -> bool:
@@ -83,6 +70,30 @@ def _efficient_attention(value: Any, args: tuple[Any, ...], kwargs: Mapping[str,
     return (*value[:2], *(torch.empty((), dtype=torch.int64) for _ in range(2)))
 
 
+def _unique(value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """As many numbers as the input has are allocated for what is found (output 0), and for how often
+    (output 2), where that is asked for; of truths two each. CUB finds them (UniqueCub.cu)."""
+    arguments = arguments_of(torch.ops.aten._unique2.default, args, kwargs, defaults=True)
+    source, (found, inverse, counts) = arguments["self"], value
+    if not source.numel():
+        return value
+    if source.dtype is torch.bool:
+        return shrunk(found, 2), inverse, shrunk(counts, 2)
+    counts = shrunk(counts, source.numel()) if arguments["return_counts"] else counts
+    return shrunk(found, source.numel()), inverse, counts
+
+
+def _unique_consecutive(value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """As `_unique`, truths like all others; along a dimension the results have their own sizes."""
+    operator = torch.ops.aten.unique_consecutive.default
+    arguments = arguments_of(operator, args, kwargs, defaults=True)
+    source, (found, inverse, counts) = arguments["self"], value
+    if arguments["dim"] is not None:
+        return value
+    counts = shrunk(counts, source.numel()) if arguments["return_counts"] else counts
+    return shrunk(found, source.numel()), inverse, counts
+
+
 def _grid_sampler(image: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
     return image.new_empty((*image.shape[:2], *grid.shape[1:3]))
 
@@ -115,6 +126,8 @@ KERNELS: dict[str, dict[str, Kernel]] = {
     "cuda": {
         f"aten::{CUDNN_ATTENTION}": _cudnn_attention,
         f"aten::{EFFICIENT_ATTENTION}": _efficient_attention,
+        "aten::_unique2": _unique,
+        "aten::unique_consecutive": _unique_consecutive,
         **ANYWHERE,
     },
 }

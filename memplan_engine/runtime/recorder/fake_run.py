@@ -23,7 +23,6 @@ from memplan_engine.runtime.calibrate.seen_call import this_machine
 from memplan_engine.runtime.recorder.asked_values import answering_python
 from memplan_engine.runtime.recorder.assumed_values import Assumed
 from memplan_engine.runtime.recorder.calibrated_ops import CalibratedOps, check_calibration
-from memplan_engine.runtime.recorder.eager_kernels import one_hot
 from memplan_engine.runtime.recorder.fake_device import current_device, observed_on, target_of
 from memplan_engine.runtime.recorder.higher_order import HigherOrder, functions_compiled
 from memplan_engine.runtime.recorder.left_as_found import left_as_found
@@ -40,7 +39,7 @@ from memplan_engine.runtime.recorder.own_process import in_own_thread
 from memplan_engine.runtime.recorder.refusals import refused
 from memplan_engine.runtime.recorder.unknown_count import telling_of_counts
 from memplan_engine.torch_capture.capture_module import as_given, tracing
-from memplan_engine.torch_capture.torch_exporting import as_fused, replaced
+from memplan_engine.torch_capture.torch_exporting import as_fused
 from memplan_engine.torch_capture.torch_fake import RECORDED, FakeTwins, patched
 from memplan_engine.torch_capture.training.torch_answers import answering
 from memplan_engine.torch_capture.training.torch_eager_ops import as_eager
@@ -215,7 +214,6 @@ def _faking(label: str, expected: str) -> Iterator[FakeTwins]:
         taken_for_plain(),
         alone,
         in_own_thread(label),
-        replaced("one_hot", one_hot, home="torch.nn.functional"),
         swapping(),
         patched(
             *refused(label),

@@ -129,6 +129,7 @@ def as_eager() -> Iterator[None]:
             *((module, "set_rng_state", ops.set_rng_state.default) for module in (torch, torch.random)),
             (torch.random, "_manual_seed_impl", seeded),
             (torch, "ctc_loss", partial(_ctc_loss, torch.ctc_loss)),
+            (torch.nn.functional, "one_hot", _one_hot),
             # Under a tracer selective checkpoints keep every result, for a compiler to choose from.
             (torch.utils.checkpoint, "_is_compiling", lambda *args: False),
         ):
@@ -194,6 +195,24 @@ def _ctc_loss(
         return each
     divisors = torch.tensor(target_lengths, dtype=each.dtype, device=each.device).clamp_min_(1)
     return (each / divisors).mean()
+
+
+def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
+    """Return `torch.nn.functional.one_hot` as C++ makes it of real tensors
+    (aten/src/ATen/native/Onehot.cpp); of fake ones it compares each with every class."""
+    import torch
+
+    if not tensor.numel() and num_classes > 0:
+        return torch.empty((*tensor.shape, num_classes), dtype=tensor.dtype, device=tensor.device)
+    if tensor.device.type == "cpu":
+        # It looks whether these are classes.
+        tensor.min()
+    if num_classes < 0:
+        num_classes = int(tensor.max().item()) + 1
+    elif tensor.device.type == "cpu":
+        tensor.max()
+    result = torch.zeros((*tensor.shape, num_classes), dtype=tensor.dtype, device=tensor.device)
+    return result.scatter_(-1, tensor.unsqueeze(-1), 1)
 
 
 def _four_weights(weights: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -210,7 +210,8 @@ class KnownValues:
                         self._note_empty(leaf.untyped_storage())
             return
         for leaf, value, second in zip(results, *real, strict=True):
-            if any(leaf is tensor for tensor in fresh):
+            # Some results have another shape on fake tensors (the bags of `embedding_bag`).
+            if any(leaf is tensor for tensor in fresh) and leaf.shape == value.shape:
                 self._keep(leaf, value, second)
         for leaf in written:
             self._settle(storage_of(leaf))
@@ -358,7 +359,7 @@ class KnownValues:
             layout = (real.shape, real.stride())
             fake = torch.empty_strided(*layout, dtype=real.dtype, device=whole[0].device)
             if not unknown:
-                self.know(fake, real)
+                self._keep(fake, real)
                 self.reasons.pass_on(whole, [fake])
             return fake
 
