@@ -190,7 +190,11 @@ def find_loss(output: Any, loss: Loss | None, source: str) -> torch.Tensor:
         )
     if not value.requires_grad:
         raise InputError(
-            source, place, "a loss that no parameter has a part in", "one that can be differentiated"
+            source,
+            place,
+            "a loss that no parameter has a part in",
+            "one that can be differentiated; of torch.cond and other operators that take functions only a "
+            "predicted run takes gradients (memplan observe --fake SCRIPT)",
         )
     return value
 
