@@ -106,6 +106,10 @@ def test_the_second_step_is_that_of_a_real_run(tmp_path: Path, monkeypatch: pyte
             "raise ValueError('no data')\n",
             "ValueError: no data at .*train.py:1, expected a script that runs as it is, .*observe FACTORY",
         ),
+        (
+            "import torch.distributed as dist\ndist.init_process_group('nccl')\n",
+            "a process group of several ranks, made at .*train.py:2, expected .*memplan devices SCRIPT",
+        ),
         ("open('nothing.csv')\n", "FileNotFoundError.*train.py:1"),
         ("import sys\nsys.exit(3)\n", "a script that ends with 3"),
         ("print('nothing')\n", "a script that runs no operator of torch, expected one that trains or infers"),

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from itertools import islice
 from multiprocessing import context as process
@@ -178,7 +178,7 @@ def main(folder: Path, within: Within | None = None, expected: str = RUNS) -> No
         target = Target(request["device"], request["arch"], request["cards"])
         with (
             on_device(target),
-            nullcontext() if within is None else within(request),
+            _one_rank() if within is None else within(request),
             as_script(script, request["arguments"]),
             alone(),
             loading_little(),
@@ -240,6 +240,26 @@ def alone() -> Iterator[None]:
     kinds = [getattr(process, name, None) for name in ("SpawnProcess", "ForkServerProcess")]
     started = [(kind, "_Popen", staticmethod(refuse_start)) for kind in kinds if kind is not None]
     with patched(*ways, *started):
+        yield
+
+
+@contextmanager
+def _one_rank() -> Iterator[None]:
+    """With a process group that a launcher would tell its rank refused: its ranks run otherwise."""
+    distributed = torch.distributed
+    if not distributed.is_available() or "RANK" in os.environ:
+        yield
+        return
+    start = distributed.init_process_group
+
+    def started(*args: Any, **kwargs: Any) -> Any:
+        if "rank" in kwargs or "store" in kwargs:
+            return start(*args, **kwargs)
+        found = f"a process group of several ranks, made {who_asks()}"
+        expected = "one process, or `memplan devices SCRIPT --world N`, which runs the ranks"
+        raise InputError(Path(sys.argv[0]).name, "", found, expected)
+
+    with patched((distributed, "init_process_group", started)):
         yield
 
 
