@@ -170,7 +170,7 @@ class UnknownNumber(float):
 
     def _refuse(self, *_: Any) -> NoReturn:
         found = f"a number, asked for {self.place}, that a branch or a size depends on"
-        raise InputError("fake run", "", found, "branches and sizes that follow from the inputs")
+        raise InputError("fake run", "", found, f"branches and {SIZES}")
 
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = _refuse
     __int__ = __round__ = __trunc__ = __floor__ = __ceil__ = _refuse
