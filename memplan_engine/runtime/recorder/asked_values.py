@@ -125,7 +125,7 @@ class AskedValues:
         return np.asarray(_Memory(values, tensor))
 
     def made(self, make: Callable[..., torch.Tensor], data: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """Return `make(data)`, of which counts that nobody knows may be elements."""
+        """Return `make(data)`, whose elements may be counts of unknown value."""
         try:
             return make(data, *args, **kwargs)
         except (RuntimeError, TypeError) as error:

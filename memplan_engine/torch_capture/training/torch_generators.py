@@ -95,7 +95,7 @@ class DrawnFrom:
                 del self.lost[id(generator)]
         return id(generator) not in self.lost
 
-    def told(self, name: str, args: Any, value_of: Callable[[Any], Any]) -> torch.Tensor | None:
+    def set_by(self, name: str, args: Any, value_of: Callable[[Any], Any]) -> torch.Tensor | None:
         """Seed the global generator or put it in another state, as the operator `name` says; return its state
         where that is asked for and is the one of an eager run."""
         import torch

@@ -184,7 +184,7 @@ class KnownValues:
         if torch.Tag.inplace_view in operator.tags:
             return
         if operator.namespace == "memplan":
-            state = self.generators.told(operator._schema.name, args, self.of)
+            state = self.generators.set_by(operator._schema.name, args, self.of)
             if state is not None:
                 self.know(result, state)
         guesses, results = self._guesses(args, kwargs), tensors_of(result)
