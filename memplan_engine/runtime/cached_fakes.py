@@ -20,7 +20,7 @@ class _CachedFakes(FakeTensorMode):
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """Whether Dynamo may take functions apart under this mode, as it does without any."""
+        """Have Dynamo take functions apart under this mode, as it does without any."""
         return True
 
     def _validate_cache_key(self, func: Any, args: Any, kwargs: Any) -> None:

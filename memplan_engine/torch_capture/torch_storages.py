@@ -285,7 +285,7 @@ def is_composite(operator: Any) -> bool:
 
 @cache
 def _is_taken_apart(operator: Any, device: str) -> bool:
-    """Whether eager mode runs `operator` as others: it is composite, and `device` has no kernel for it."""
+    """Return whether eager mode runs `operator` as others: it is composite, without a kernel of `device`."""
     if not isinstance(operator, torch._ops.OpOverload) or operator.namespace != "aten":
         return False
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key

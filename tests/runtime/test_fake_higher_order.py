@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch._higher_order_ops import foreach_map, hints_wrapper, out_dtype
+from torch._higher_order_ops import (
+    foreach_map,
+    hints_wrapper,
+    out_dtype,
+    tag_activation_checkpoint,
+    wrap_activation_checkpoint,
+)
 from torch._higher_order_ops.associative_scan import associative_scan
 from torch._higher_order_ops.map import map as mapped
 from torch._higher_order_ops.scan import scan
@@ -18,6 +24,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.utils.checkpoint import checkpoint
 
 from memplan_engine import InputError, observe_fake, observe_model, observed_peak
+from memplan_engine.recordings.observed_flow import Stage
 from memplan_engine.torch_capture.training.torch_recipe import Recipe
 from tests.support.fake_cards import needs_guard
 
@@ -32,6 +39,7 @@ class Pair(nn.Module):
     def __init__(self, body: Body, hidden: int = 256) -> None:
         super().__init__()
         self.up, self.down, self.body = nn.Linear(64, hidden), nn.Linear(hidden, 64), body
+        self.graph: Any = None
 
     def wide(self, x: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = self.down(self.up(x).relu())
@@ -99,6 +107,16 @@ def test_a_step_is_a_real_one_to_the_byte(body: Body) -> None:
 
 
 HIDDEN, NARROW = 128 * 256 * 4, 128 * 64 * 4
+
+
+@pytest.mark.parametrize("operator", [tag_activation_checkpoint, wrap_activation_checkpoint])
+def test_operators_of_checkpoints(operator: Any) -> None:
+    pair = Pair(lambda pair, x: operator(pair.graph, x).sum())
+    pair.graph = torch.fx.symbolic_trace(nn.Sequential(pair.up, nn.ReLU(), pair.down))
+    predicted, real = observe_fake(pair, X, recipe=SGD), observe_model(pair, X, recipe=SGD)
+    assert observed_peak(predicted)[0] == observed_peak(real)[0]
+    assert predicted.flow is not None
+    assert Stage.RECOMPUTE in predicted.flow.stages
 
 
 def test_inference_by_hand() -> None:

@@ -177,7 +177,7 @@ class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
         self.inside = False
         """Whether an operator runs."""
         self.is_paused = False
-        """Whether what runs is not noted."""
+        """True while what runs is not noted."""
         self.refused_types = RefusedTypes()
         self._ignored: dict[Any, bool] = {}
 
