@@ -284,28 +284,28 @@ def is_composite(operator: Any) -> bool:
 
 
 @cache
-def _is_taken_apart(operator: Any, device: str) -> bool:
-    """Return whether eager mode runs `operator` as others: it is composite, without a kernel of `device`."""
+def _may_be_taken_apart(operator: Any) -> bool:
+    """Return whether eager mode may run `operator` as others: it is torch's and composite."""
     if not isinstance(operator, torch._ops.OpOverload) or operator.namespace != "aten":
         return False
-    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-    name = operator.name()  # type: ignore[no-untyped-call]
-    return is_composite(operator) and not has_kernel(name, device)
+    return is_composite(operator)
 
 
 def comes_whole(operator: Any, args: Any, kwargs: Any) -> bool:
     """Return whether a mode sees `operator` before it is taken apart into those that it is made of.
 
-    Kernels of autograd take composite operators apart above all modes. They do not run in inference mode, for
-    tensors that were made there, and in the functions that `cond` and its like call."""
-    if not any(_is_taken_apart(operator, key) for key in ("CPU", "CUDA")):
+    Kernels of autograd take composite operators apart above all modes, where a device has no kernel of its
+    own. They do not run in inference mode, for tensors that were made there, and in the functions that `cond`
+    and its like call."""
+    if not _may_be_taken_apart(operator):
         return False
     tensors = list(tensors_in((args, kwargs)))
-    on_card = any(each.device.type == "cuda" for each in tensors)
-    if not _is_taken_apart(operator, "CUDA" if on_card else "CPU"):
-        return False
     below_autograd = torch._C._dispatch_tls_is_dispatch_key_excluded(BELOW_AUTOGRAD)
-    return below_autograd or any(each.is_inference() for each in tensors)
+    if not below_autograd and not any(each.is_inference() for each in tensors):
+        return False
+    key = "CUDA" if any(each.device.type == "cuda" for each in tensors) else "CPU"
+    # Not remembered: a process that believes in a card has more kernels.
+    return not torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), key)
 
 
 def taken_apart(operator: Any, args: Any, kwargs: Any) -> Any:
