@@ -16,6 +16,7 @@ from memplan_engine.allocator.settings import DEFAULTS, AllocatorSettings
 from memplan_engine.errors import InputError
 from memplan_engine.recordings.inference import Inference, inference_of, without_cache
 from memplan_engine.recordings.rank_run import RankRun
+from memplan_engine.verdict import Reason
 
 BLOCK_TOKENS = 16
 """Tokens of a block: vLLM's block_size where nobody names one."""
@@ -41,6 +42,11 @@ class InferenceAnswer:
         found = self.answers.chosen.device
         assert found is not None
         return found
+
+    @property
+    def reason(self) -> Reason | None:
+        """Return COMPILED where a compiled run leaves more or less; None for no reason."""
+        return Reason.COMPILED if self.answers.chosen.recording.compiled else None
 
     @property
     def reserved_bytes(self) -> int:

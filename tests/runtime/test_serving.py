@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,9 @@ from memplan_engine import InputError
 from memplan_engine.accelerators.presets import accelerator
 from memplan_engine.devices.inference_answers import inference_answer
 from memplan_engine.recordings.inference import Inference, inference_of
+from memplan_engine.reporters.devices.inference_tables import inference_headline
 from memplan_engine.runtime.serving.served_ranks import observe_served
+from memplan_engine.verdict import Reason
 from tests import ROOT
 
 pytestmark = pytest.mark.usefixtures("forked_scripts")
@@ -117,6 +120,11 @@ def test_a_window_that_is_full_is_a_part_of_each_sequence(model):
     need = 2 * 16 * found.token_bytes + found.sequence_bytes
     assert answer.largest_batch[1] == answer.left_bytes[1] // need
     assert answer.blocks[1] == (answer.left_bytes[1] - BATCH * 8 * 4 * WIDTH) // (16 * 4 * WIDTH)
+    seen = run.observation
+    compiled = replace(run, observation=replace(seen, flow=replace(seen.flow, compiled=True)))
+    unsure = inference_answer([compiled], accelerator("h100-80"))
+    assert (answer.reason, unsure.reason) == (None, Reason.COMPILED)
+    assert str(Reason.COMPILED) in inference_headline(unsure)
 
 
 @pytest.mark.parametrize(

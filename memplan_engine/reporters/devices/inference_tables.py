@@ -16,6 +16,7 @@ def inference_summary(answer: InferenceAnswer) -> dict[str, Any]:
     inference, device = answer.inference, answer.device
     return {
         "rank": answer.run.rank,
+        "reason": answer.reason,
         "batch": inference.batch,
         "context": inference.context,
         "weight_bytes": inference.weight_bytes,
@@ -56,6 +57,8 @@ def inference_rows(answer: InferenceAnswer) -> list[tuple[str, str]]:
     if inference.sequence_bytes:
         rows.append(("a sequence", f"{exact(inference.sequence_bytes)} whatever its length"))
     block = f"{answer.block_tokens:,} tokens, {exact(answer.block_bytes)} each"
+    if answer.reason is not None:
+        rows.append(("undecided", str(answer.reason)))
     return [
         *rows,
         ("KV blocks", f"{_counted(answer.blocks)} of {block}"),
@@ -89,6 +92,7 @@ def inference_headline(answer: InferenceAnswer) -> str:
         f"Room for {_counted(answer.blocks)} KV blocks of {answer.block_tokens:,} tokens: "
         f"{_counted(answer.largest_batch)} sequences of {inference.context:,} tokens, or "
         f"{_counted(answer.longest_context)} tokens for each of {inference.batch:,}"
+        f"{f' ({answer.reason})' if answer.reason else ''}"
     )
 
 
