@@ -104,9 +104,7 @@ def load_model(path: Path, options: ImportOptions) -> Graph:
         flat, layout = flatten(inferred, sizes)
         return to_graph(flat, path, sizes, layout)
 
-    if not runs_graphs(inferred.graph):
-        return plan(_without_insides)
-    return _planned(plan, lambda: _insides_of(inferred, sizes, path.name), path.name)
+    return _planned(plan, inferred, lambda: _insides_of(inferred, sizes, path.name), path.name)
 
 
 def _asked(dimensions: Dimensions, options: ImportOptions) -> tuple[dict[str, int], dict[str, int]]:
@@ -161,11 +159,9 @@ class Insides:
     def flat(self, inferred: Any, source: str, dims: Mapping[str, int]) -> tuple[Any, Layout]:
         """The model laid flat, with shapes."""
         layout = lay_out(inferred, self.left, self.known)
-
-        def infer(_: Any) -> Any:
-            return layout.with_calls(_infer(layout.without_calls(), source))
-
-        flat = infer_fixed(layout.model, infer, dims, layout)
+        flat = infer_fixed(
+            layout.model, lambda _: layout.with_calls(_infer(layout.without_calls(), source)), dims, layout
+        )
         layout.check(shapes_of(flat.graph, dims), _numbers(flat.graph), source)
         return flat, layout
 
@@ -188,8 +184,10 @@ def _insides_of(
     return replace(insides, left=frozenset(node_names(inferred.graph)))
 
 
-def _planned(plan: Callable[[Flatten], Graph], find: Callable[[], Insides], source: str) -> Graph:
-    """The graph that `plan` makes of the model with the insides that `find` gives, else without any."""
+def _planned(plan: Callable[[Flatten], Graph], model: Any, find: Callable[[], Insides], source: str) -> Graph:
+    """The graph that `plan` makes of `model` with the insides that `find` gives, else without any."""
+    if not runs_graphs(model.graph):
+        return plan(_without_insides)
     try:
         insides = find()
         return plan(lambda inferred, dims: insides.flat(inferred, source, dims))
@@ -233,7 +231,7 @@ def _symbolic(
 
         return with_formulas(graph, dimensions, hints, dims, shapes_at, flat.graph.node)
 
-    return _planned(plan, insides, source) if runs_graphs(model.graph) else plan(_without_insides)
+    return _planned(plan, model, insides, source)
 
 
 def _read(path: Path) -> Any:
