@@ -270,6 +270,21 @@ def test_the_mean_of_a_loss_keeps_the_storage_of_every_element() -> None:
     assert observed_peak(seen)[0] == 4 * 8 * 16 * 4 + 4
 
 
+def test_what_is_found_once_has_room_for_all_numbers() -> None:
+    """By hand, of CUB's results for six numbers; of truths there are two at most."""
+
+    def find() -> Any:
+        x = torch.tensor([1.0, 2, 2, 3, 1, 1]).cuda()
+        return torch.unique_consecutive(x), torch.unique(x, return_counts=True), torch.unique(x.cuda() > 5)
+
+    seen = observe_fake(find, device="cuda")
+    (runs,) = made(seen, "aten.unique_consecutive")
+    assert [(shape, nbytes) for shape, _, nbytes, _ in runs] == [((4,), 24), ((0,), 0), ((0,), 0)]
+    numbers, truths = made(seen, "aten._unique2")
+    assert [(shape, nbytes) for shape, _, nbytes, _ in numbers] == [((3,), 24), ((0,), 0), ((3,), 48)]
+    assert [nbytes for _, _, nbytes, _ in truths] == [2, 0, 16]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

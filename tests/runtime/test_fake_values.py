@@ -199,6 +199,33 @@ def ensemble() -> Kept:
     return [stacked, *parts]
 
 
+def stacked() -> Kept:
+    """Weights of models that nobody calls, stacked for another one."""
+    parts = [net() for _ in range(3)]
+    weights, buffers = torch.func.stack_module_state(parts)
+    base = deepcopy(parts[0])
+
+    def called(weights: Any, buffers: Any, x: torch.Tensor) -> Any:
+        return torch.func.functional_call(base, (weights, buffers), (x,))
+
+    torch.func.vmap(called, in_dims=(0, 0, None))(weights, buffers, torch.rand(6, 8))
+    return [base, *parts]
+
+
+def trained_as_a_function() -> Kept:
+    """Weights in a dict, with their averages in another; those of the model stay as they were."""
+    model = net()
+    weights = {name: each.detach().clone() for name, each in model.named_parameters()}
+    means = {name: each.clone() for name, each in weights.items()}
+    x = torch.rand(6, 8)
+    for _ in range(3):
+        slopes = torch.func.grad(lambda w: torch.func.functional_call(model, w, (x,)).sum())(weights)
+        weights = {name: each - 0.1 * slopes[name] for name, each in weights.items()}
+        for name, each in means.items():
+            each.lerp_(weights[name], 0.1)
+    return [model]
+
+
 def statistics_of_instances() -> Kept:
     parts = [nn.Conv2d(3, 4, 3), nn.InstanceNorm2d(4), nn.Conv2d(4, 2, 3)]
     model = nn.Sequential(*parts)
@@ -410,8 +437,8 @@ CASES = (
     accuracy, not_a_number, best_of, written_elsewhere, distributions, packed, sequences_aligned,
     classes_as_rows, lists_of_numbers, lengths_as_tuples, written_into_empty, drawn_from_a_generator,
     parts_of_an_unknown_place, written_in_part, split_at_places, targets_of_unknown_lengths,
-    found_once, of_more_equations, one_hot,
-    different_words, derivatives, gradients_of_each_sample, ensemble, averaged, statistics_of_instances,
+    found_once, of_more_equations, one_hot, different_words, derivatives, gradients_of_each_sample,
+    ensemble, stacked, trained_as_a_function, averaged, statistics_of_instances,
 )  # fmt: skip
 
 
@@ -440,6 +467,28 @@ def test_a_choice_that_decides_no_size_is_not_noted() -> None:
     flow = observe_fake(Best(), (torch.rand(4, 8) + 1,)).flow
     assert flow is not None
     assert flow.assumed == ()
+
+
+@pytest.mark.parametrize(("case", "models"), [(stacked, 4), (trained_as_a_function, 1)])
+def test_tensors_in_place_of_weights_are_no_state(case: Callable[[], Kept], models: int) -> None:
+    """By hand: the weights of the modules that there are, and no others."""
+    flow, _ = flow_of(case)
+    assert state_bytes(flow) == models * 4 * (8 * 16 + 16 + 16 * 4 + 4)
+
+
+def test_a_model_on_the_device_meta_has_no_bytes() -> None:
+    """By hand: an input of 4 × 64 numbers and a result of 4 × 8."""
+
+    def run() -> Any:
+        with torch.device("meta"):
+            model = nn.Linear(64, 8, bias=False)
+        model.to_empty(device="cpu")
+        with torch.no_grad():
+            return model(torch.rand(4, 64))
+
+    flow, _ = flow_of(run)
+    assert state_bytes(flow) == 4 * 64 * 8
+    assert flow_peak(flow)[0] == 4 * (4 * 64 + 4 * 8)
 
 
 def test_runs_of_equal_numbers_have_room_for_each_number() -> None:

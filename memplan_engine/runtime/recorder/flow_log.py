@@ -115,7 +115,7 @@ class StorageTable(StorageWatch):
         name: str = "",
     ) -> int:
         self.names.append(name)
-        self.nbytes.append(storage.nbytes())
+        self.nbytes.append(0 if shown.device.type == "meta" else storage.nbytes())
         self.maker.append(maker)
         self.released.append(HELD)
         self.device.append(device_number(shown.device))

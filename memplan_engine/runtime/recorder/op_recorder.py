@@ -14,6 +14,7 @@ import torch
 import torch.optim.optimizer as optimizer_types
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
+from torch.nn.utils import stateless
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
@@ -28,7 +29,7 @@ from memplan_engine.runtime.recorder.fake_device import CurrentDevice
 from memplan_engine.runtime.recorder.flow_log import FlowLog
 from memplan_engine.runtime.recorder.op_origins import OpOrigins, Origin
 from memplan_engine.runtime.recorder.refusals import RefusedTypes
-from memplan_engine.torch_capture.torch_fake import storage_of
+from memplan_engine.torch_capture.torch_fake import patched, storage_of
 from memplan_engine.torch_capture.torch_storages import OperatorMode, tensors_in
 from memplan_engine.torch_capture.training.torch_recipe import kept_by_optimizers
 
@@ -279,14 +280,21 @@ def recording(recorder: Recorder, makes_models: bool = True) -> Iterator[None]:
         kept = (number for number, category in enumerate(table.categories) if category in KEPT)
         recorder.replaced.update(number for number in kept if table.released[number] != HELD)
 
+    def given(module: torch.nn.Module, *args: Any, **options: Any) -> Any:
+        """Weights that take the place of a model's own are the user's tensors; the model's are its own."""
+        if makes_models and recorder.origins.modules.is_new(module):
+            table.mark(weights_of_all_modules(), Category.WEIGHT)
+        recorder.origins.modules.path_of(module)
+        return reparametrize(module, *args, **options)
+
     def resize(storage: torch.UntypedStorage, size: int) -> Any:
         result = torch._C.StorageBase.resize_(storage, size)  # type: ignore[attr-defined]
         if not recorder.inside:
             recorder.resized(storage)
         return result
 
-    collects = gc.isenabled()
-    with ExitStack() as undo:
+    collects, reparametrize = gc.isenabled(), stateless._reparametrize_module
+    with ExitStack() as undo, patched((stateless, "_reparametrize_module", given)):
         # First in, last out: whoever ends the run within a step leaves no hook behind.
         undo.enter_context(recorder.origins.modules)
         for register, hook in (

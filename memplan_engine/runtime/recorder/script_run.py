@@ -195,12 +195,13 @@ def main(folder: Path, within: Within | None = None, expected: str = RUNS) -> No
     leave(observe, folder)
 
 
-def _run(script: str, home: Path, expected: str) -> None:
-    """The script as the main program; it may change the folder meanwhile."""
+def _run(script: str, home: Path, expected: str) -> Any:
+    """Run the script as the main program; it may change the folder meanwhile. Return its variables, which
+    hold its models to the end."""
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            runpy.run_path(script, run_name="__main__")
+            return runpy.run_path(script, run_name="__main__")
     except SystemExit as end:
         if end.code not in (None, 0):
             last = (said.getvalue().strip().splitlines() or [""])[-1]

@@ -80,11 +80,14 @@ class RunningModules(AbstractContextManager["RunningModules"]):
         finally:
             torch.nn.Module.__call__ = called  # type: ignore[method-assign]
 
+    def is_new(self, module: torch.nn.Module) -> bool:
+        """Return whether `module` is not known, and no other runs. What autograd calls first is no model: it
+        is the graph of a gradient."""
+        return not self.running and id(module) not in self.paths and current_gradient() is None
+
     def path_of(self, module: torch.nn.Module) -> str | None:
-        """The path of `module`, None where it is not known. What autograd calls first is no model: it is the
-        graph of a gradient."""
-        known = self.running or id(module) in self.paths or current_gradient() is not None
-        if self.adopt is not None and not known:
+        """The path of `module`, None where it is not known."""
+        if self.adopt is not None and self.is_new(module):
             name = type(module).__name__
             below = module.named_modules(prefix=name)
             self.paths |= {id(each): path for path, each in below if id(each) not in self.paths}
