@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from itertools import groupby, product
 from pathlib import Path
@@ -32,6 +33,7 @@ from memplan_engine import (
 from memplan_engine.formats.memplan_json.json_file import dumps, loads
 from memplan_engine.recordings.observed_flow import Category, Stage, flow_peak, state_bytes
 from memplan_engine.torch_capture.training.torch_recipe import Recipe
+from memplan_engine.units import exact
 from tests.support.measured import measure_call
 from tests.support.training_models import NAMES, build, untied_gpt2, wide_mlp
 
@@ -430,3 +432,35 @@ def test_a_batch_norm_without_statistics_is_predicted() -> None:
     x = torch.rand(2, 3, 8, 8)
     predicted, real = observe_fake(Standardised(), (x,)), observe_model(Standardised(), (x,))
     assert observed_peak(predicted)[0] == observed_peak(real, "dispatch")[0]
+
+
+class _Node:
+    """One of two that know each other, which only Python's collector frees."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor, self.other = tensor, self
+
+
+def _cycles(collects: bool) -> None:
+    for _ in range(40):
+        one, two = _Node(torch.zeros(256)), _Node(torch.zeros(256))
+        one.other, two.other = two, one
+        del one, two
+        if collects:
+            gc.collect()
+
+
+def test_what_reference_cycles_hold_is_said_with_the_peak_without():
+    """Two KiB a turn, 40 turns. Garbage is looked for before each 16th op, when 16 tensors are there."""
+    seen = observe_fake(_cycles, (False,))
+    assert observed_peak(seen)[0] == 40 * 2 * 1024
+    (note,) = seen.flow.assumed
+    assert note.startswith("Python's collector of reference cycles as never running")
+    assert f"the peak is {exact(16 * 1024)}" in note
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+
+
+def test_a_run_that_collects_by_itself_assumes_nothing_of_cycles():
+    seen = observe_fake(_cycles, (True,))
+    assert (observed_peak(seen)[0], seen.flow.assumed) == (2 * 1024, ())

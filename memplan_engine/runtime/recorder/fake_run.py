@@ -31,9 +31,11 @@ from memplan_engine.runtime.recorder.op_recorder import (
     Enough,
     KernelLog,
     Recorder,
+    objects_of,
     recording,
+    said_of_cycles,
     taken_for_plain,
-    weights_of_all_modules,
+    weights_of,
 )
 from memplan_engine.runtime.recorder.own_process import in_own_thread
 from memplan_engine.runtime.recorder.refusals import refused
@@ -274,6 +276,7 @@ class _FakeRun:
         self.peaks: list[int] = []
         self._steps: list[int] = []
         self._replaced: set[int] = set()
+        self._collected: dict[int, int] = {}
         self._last: Observation | None = None
 
     def whole(self, run: Callable[[], Any], most_steps: int | None) -> Observation:
@@ -285,6 +288,7 @@ class _FakeRun:
         flow = settled_flow(self._last.flow, self._replaced)
         steps = self._steps
         flow = replace(flow, steps=len(steps), step_peaks=step_peaks(flow, steps))
+        flow = said_of_cycles(flow, self._collected)
         changes = {Level.DISPATCH: flow_changes(flow, self._last.ops)}
         return replace(self._last, changes=changes, flow=flow)
 
@@ -321,10 +325,11 @@ class _FakeRun:
         ):
             result = _called(run)
         self._steps, self._replaced = recorder.steps.ends, recorder.replaced
+        self._collected = recorder.collected
         gradients = (each.grad for each in parameters.values() if each.grad is not None)
         recorder.flow.table.mark(gradients, Category.GRADIENT)
         if makes_models:
-            recorder.flow.table.mark(weights_of_all_modules(), Category.WEIGHT)
+            recorder.flow.table.mark(weights_of(objects_of(torch.nn.Module)), Category.WEIGHT)
         else:
             # What nobody has given is the model's: tensors that are no buffers, caches of an earlier step.
             recorder.flow.table.recategorize(Category.UNKNOWN, Category.WEIGHT)
@@ -373,6 +378,7 @@ class _FakeRun:
         assert self._last is not None
         assert self._last.flow is not None
         flow = replace(self._last.flow, steps=steps, step_peaks=tuple(self.peaks))
+        flow = said_of_cycles(flow, self._collected)
         return replace(self._last, flow=flow)
 
 
