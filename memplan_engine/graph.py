@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from math import prod
@@ -68,7 +68,10 @@ class Symbol:
     low: int = 1
     high: int | None = None
     hint: int | None = None
-    called: str = ""
+    called: str = field(default="", repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.called!r})" if self.called else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,14 +269,10 @@ def check_graph(graph: Graph, source: str = "graph") -> Graph:
             raise InputError(
                 source, f"tensor {tensor.name!r}", f"storage {tensor.storage!r}", "a storage of the graph"
             )
-    for field, names in (
-        ("inputs", graph.inputs),
-        ("constants", graph.constants),
-        ("outputs", graph.outputs),
-    ):
+    for kind, names in (("inputs", graph.inputs), ("constants", graph.constants), ("outputs", graph.outputs)):
         for name in names:
             if name not in tensors:
-                raise InputError(source, field, f"tensor {name!r}", "a tensor of the graph")
+                raise InputError(source, kind, f"tensor {name!r}", "a tensor of the graph")
     _check_order(graph, tensors, source)
     _check_within(graph, source)
     _check_roles(graph, tensors, source)

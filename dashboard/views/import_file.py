@@ -63,7 +63,7 @@ def _counts(document: Document) -> None:
             ("weights", format_bytes(storage_bytes(graph, Role.CONSTANT))),
         ]
         if graph.symbols:
-            figures.append(("symbols", ", ".join(plain(symbol.name) for symbol in graph.symbols)))
+            figures.append(("symbols", ", ".join(plain(str(symbol)) for symbol in graph.symbols)))
     else:
         figures += [("steps", f"{problem.steps:,}"), ("total bytes", format_bytes(problem.total_bytes))]
     if document.plan:

@@ -15,7 +15,7 @@ from memplan_dashboard.widgets.controls import bound, chooses
 from memplan_engine import Graph, MemplanError, Symbol
 from memplan_engine.analysis.training_phases import has_optimizer
 from memplan_engine.preparation import PLANNING_OPTIONS, PlanningOption, Preparation
-from memplan_engine.symbolic.symbol_values import ends, symbol_words
+from memplan_engine.symbolic.symbol_values import ends
 
 WITH_WIDGET = tuple(option for option in PLANNING_OPTIONS.values() if option.label)
 
@@ -149,7 +149,7 @@ def _pick(symbol: Symbol, current: int | None, key: str, take: Callable[[object]
     low, high = (min(end, MOST_DIM) for end in ends(symbol))
     end_words = f" to {symbol.high:,}." if symbol.high is not None else " up, no upper limit known."
     st.slider(
-        plain(f"{symbol_words(symbol)} (hint {symbol.hint:,})"),
+        plain(f"{symbol} (hint {symbol.hint:,})"),
         low,
         max(high, low + 1),
         help=f"From {symbol.low:,}{end_words}",

@@ -190,7 +190,7 @@ def propose_sizes(situation: Situation) -> Iterator[Candidate]:
         symbols = tuple({**given, name: value // 2}.items())
         yield Candidate(
             ("size",),
-            f"Halve {symbol.name}, {value:,} to {value // 2:,}",
+            f"Halve {symbol}, {value:,} to {value // 2:,}",
             {"symbols": symbols},
             same_bits=False,
             note="another shape: fewer results at once",

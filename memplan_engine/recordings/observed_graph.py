@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict, deque
 from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -98,9 +99,8 @@ def observation_graph(observation: Observation, device: int | None = None) -> Gr
         in_order["outputs"],
         in_order["constants"],
         scope=flow.scope,
-        notes=_notes(flow),
     )
-    return check_graph(graph, observation.name)
+    return check_graph(replace(graph, notes=_notes(flow)), observation.name)
 
 
 def _notes(flow: Flow) -> tuple[str, ...]:

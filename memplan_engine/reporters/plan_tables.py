@@ -48,7 +48,6 @@ from memplan_engine.reporters.rich_tables import (
 )
 from memplan_engine.scope import Scope, scope_summary, scope_words
 from memplan_engine.strategies.constructive.orders import planner_words
-from memplan_engine.symbolic.symbol_values import symbol_words
 from memplan_engine.units import count_of, exact, format_bytes, format_percent, format_seconds, format_span
 from memplan_engine.verdict import Reason
 
@@ -120,7 +119,7 @@ def _objects(plan: Plan) -> list[tuple[str, str]]:
 def symbol_values(problem: Problem) -> str:
     """ "batch = 8, seq = 128": at which values the sizes are; "" without symbols."""
     symbols = problem.origin.graph.symbols if problem.origin else ()
-    return ", ".join(f"{symbol_words(each)} = {each.hint:,}" for each in symbols if each.hint is not None)
+    return ", ".join(f"{each} = {each.hint:,}" for each in symbols if each.hint is not None)
 
 
 def lesson(about: About) -> list[RenderableType]:

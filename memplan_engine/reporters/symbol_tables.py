@@ -20,7 +20,6 @@ from memplan_engine.reporters.rich_tables import make_table, numbers, plain_text
 from memplan_engine.scope import Scope, scope_summary
 from memplan_engine.symbolic import BucketTable, MemorySchema, RangeReport, Sweep, to_text
 from memplan_engine.symbolic.partition import STRATEGY as PARTITION
-from memplan_engine.symbolic.symbol_values import symbol_words
 from memplan_engine.units import format_bytes, format_percent
 
 MOST_FORMULA = 2_000
@@ -68,7 +67,7 @@ def symbols_tables(
     """The symbols, then the schema: its partitions, sizes and usage; `names` None leaves out its steps."""
     symbols = (
         (
-            symbol_words(symbol),
+            str(symbol),
             f"{symbol.low:,}",
             "no limit" if symbol.high is None else f"{symbol.high:,}",
             "data-dependent" if symbol.hint is None else f"{symbol.hint:,}",

@@ -34,7 +34,7 @@ def check_values(
     for name, asked in (values or {}).items():
         symbol = _find(symbols, name)
         if symbol is None:
-            names = ", ".join(map(symbol_words, symbols))
+            names = ", ".join(map(str, symbols))
             expected = f"one of {names}" if names else "no values, as the graph has no symbols"
             raise InputError(source, f"symbol {name!r}", "an unknown symbol", expected)
         if given.setdefault(symbol.name, asked) != asked:
@@ -61,14 +61,9 @@ def symbol_named(graph: Graph, name: str) -> Symbol:
     symbol = _find(graph.symbols, name)
     if symbol is not None:
         return symbol
-    names = ", ".join(map(symbol_words, graph.symbols))
+    names = ", ".join(map(str, graph.symbols))
     expected = f"one of {names}" if names else "a graph with symbols"
     raise InputError(graph.name, f"symbol {name!r}", "an unknown symbol", expected)
-
-
-def symbol_words(symbol: Symbol) -> str:
-    """ "s0 ('batch size')": the symbol, with its name in the file where that is another one."""
-    return f"{symbol.name} ({symbol.called!r})" if symbol.called else symbol.name
 
 
 def _find(symbols: Sequence[Symbol], name: str) -> Symbol | None:

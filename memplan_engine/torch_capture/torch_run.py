@@ -239,7 +239,7 @@ class Run:
         target: Any = node.target
         inside = Inside()
         value, held = inside.watch(kind_of(node), lambda: target(*args, **kwargs), (args, kwargs))
-        self.autocast.casts = inside.cached_casts()
+        self.autocast.casts = inside.cached_casts(value)
         return as_allocated(target, value, args, kwargs), held
 
     def _inline(self, node: Node, args: Any, names: Any, name: str) -> Slot:

@@ -200,9 +200,11 @@ class Inside(OperatorMode):  # type: ignore[no-untyped-call]
         most = max((nbytes for nbytes in held if isinstance(nbytes, int)), default=0)
         return value, (most, *(nbytes for nbytes in held if not isinstance(nbytes, int)))
 
-    def cached_casts(self) -> list[torch.Tensor]:
-        """What the call that was watched has put into autocast's cache."""
-        return [tensor for cast in self._casts if (tensor := cast()) is not None]
+    def cached_casts(self, value: Any) -> list[torch.Tensor]:
+        """What the call that was watched, and gave `value`, has put into autocast's cache."""
+        given = {storage_of(tensor) for tensor in tensors_in(value)}
+        casts = [tensor for cast in self._casts if (tensor := cast()) is not None]
+        return [tensor for tensor in casts if storage_of(tensor) not in given]
 
     def operate(self, operator: Any, args: Any, kwargs: Any) -> Any:
         """Call it, in storages as CPU kernels make them."""

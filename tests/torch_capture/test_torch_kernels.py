@@ -365,9 +365,10 @@ class Mixed(nn.Module):
 
 
 def test_autocast_takes_the_bytes_predicted_during_every_op():
-    """By hand, at the norm: two tensors of 8 × 16 bfloat16, and 8 means and deviations in float32."""
+    """By hand, at the norm: two tensors of 8 × 16 bfloat16, 8 means and deviations in float32, and in
+    autocast's cache the casts of the first layer's weight and bias."""
     x = torch.rand(8, 16)
     measured = compare_run(load_program(Mixed(), (x,)), (x,), eager=Mixed())
     assert measured.differing == ()
     norm = [op.kind for op in measured.graph.ops].index("aten.layer_norm")
-    assert measured.predicted[norm] == 2 * 8 * 16 * 2 + 2 * 8 * 4
+    assert measured.predicted[norm] == 2 * 8 * 16 * 2 + 2 * 8 * 4 + (16 * 16 + 16) * 2

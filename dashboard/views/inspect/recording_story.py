@@ -25,7 +25,7 @@ from memplan_engine.recordings.allocator_recording import partial_words
 from memplan_engine.recordings.cost import Moment, OutOfMemory, OverTime, failures_of, moment_at
 from memplan_engine.recordings.flame import Call, Stack, calls_at, stacks_at
 from memplan_engine.reporters.diff_words import sentence_case
-from memplan_engine.reporters.recording_words import (
+from memplan_engine.reporters.recording_tables import (
     failure_words,
     held_words,
     kinds_text,
