@@ -148,7 +148,7 @@ class Sizes:
         value = env.backed_var_to_val.get(symbol)
         hint = None if value is None else int(value)
         names = set(self._names.values())
-        name = dim_names(env).get(symbol, "")
+        name = called = dim_names(env).get(symbol, "")
         if not is_symbol_name(name) or name in names:
             letter = "u" if hint is None else "s"
             name = next(f"{letter}{n}" for n in range(len(names) + 1) if f"{letter}{n}" not in names)
@@ -156,7 +156,7 @@ class Sizes:
         bounds = self._bounds(symbol, env)
         # torch's own lower end is 0 for a Dim that does not say; no size of an input that is planned for is.
         low, high = max(_low(bounds.lower), 0 if hint is None else 1), _high(bounds.upper)
-        self.symbols.append(Symbol(name, low, high, hint))
+        self.symbols.append(Symbol(name, low, high, hint, called if called != name else ""))
 
 
 def _never_less(one: Any, other: Any) -> bool:

@@ -251,6 +251,12 @@ def test_torch_s_own_forms_are_taken():
     assert graph.symbols == (Symbol("s0", 2, None, 4),)
 
 
+def test_a_dim_that_no_formula_can_name_is_a_symbol_with_that_name():
+    graph = capture(nn.ReLU(), (torch.rand(6, 2),), dynamic_shapes=({0: Dim("lambda")},))
+    assert graph.symbols == (Symbol("s0", 1, None, 6, "lambda"),)
+    assert resolve(graph, {"lambda": 3}).tensors[1].shape == (3, 2)
+
+
 def test_what_auto_finds_fixed_is_a_plain_number():
     auto = {0: Dim.AUTO, 1: Dim.AUTO}
     graph = capture(nn.Linear(4, 6), (torch.ones(3, 4),), dynamic_shapes=(auto,))

@@ -94,11 +94,11 @@ def load_model(path: Path, options: ImportOptions) -> Graph:
         # A name that only the shapes of results have is known when these are inferred.
         dims, hints = _asked(dimensions, ImportOptions())
     _check_open(model, len(hints), path)
-    dimensions = _with_results(model, dimensions, {**dims, **hints})
+    dimensions, known = _with_results(model, dimensions, {**dims, **hints})
     dims, hints = _asked(dimensions, options)
     if hints:
         return _symbolic(model, dimensions, hints, dims, path)
-    inferred, sizes = _at(model, dimensions, dims)
+    inferred, sizes = known or _at(model, dimensions, dims)
 
     def plan(flatten: Flatten) -> Graph:
         flat, layout = flatten(inferred, sizes)
@@ -131,22 +131,26 @@ def _at(model: Any, dimensions: Dimensions, values: Mapping[str, int]) -> tuple[
     return infer_fixed(copied, lambda model: _infer(model, dimensions.source), sizes), sizes
 
 
-def _with_results(model: Any, dimensions: Dimensions, values: Mapping[str, int]) -> Dimensions:
-    """`dimensions`, and names for those of results that have no shape at `values`, put into `model`."""
+def _with_results(
+    model: Any, dimensions: Dimensions, values: Mapping[str, int]
+) -> tuple[Dimensions, tuple[Any, dict[str, int]] | None]:
+    """`dimensions`, and names for those of results that have no shape at `values`, put into `model`; and what
+    `_at` gives there, where all have one."""
     try:
         inferred, sizes = _at(model, dimensions, values)
-    except InputError:  # raised again, and told better, where these values are what is planned
-        return dimensions
+    except InputError:
+        # Raised again, and told better, where these values are what is planned.
+        return dimensions, None
     shapes = shapes_of(inferred.graph, sizes)
     if all(name in shapes for node in model.graph.node for name in node.output if name):
-        return dimensions
+        return dimensions, (inferred, sizes)
     copied = type(model)()
     copied.CopyFrom(model)
     for value in copied.graph.output:
         for dim in value.type.tensor_type.shape.dim:
             dim.ClearField("dim_param")
     inferred, _ = _at(copied, dimensions, values)
-    return name_results(model.graph, inferred.graph, dimensions)
+    return name_results(model.graph, inferred.graph, dimensions), None
 
 
 @dataclass(frozen=True, slots=True)
