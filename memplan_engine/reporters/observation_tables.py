@@ -89,7 +89,7 @@ def _on_device(observation: Observation, flow: Flow, device: int) -> dict[str, A
 
 
 def _on_host(observation: Observation, flow: Flow) -> dict[str, Any] | None:
-    """What a run on accelerators has on the host at once, state among it; None where it has nothing there."""
+    """Return the most that a run on accelerators has on the host, state included; None for nothing."""
     nbytes, op = host_peak(flow)
     return {"peak_bytes": nbytes, **_place(observation, flow, op)} if nbytes else None
 

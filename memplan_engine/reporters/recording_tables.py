@@ -289,7 +289,7 @@ def partial_rows(recording: Recording) -> list[tuple[str, str]]:
 
 
 def held_words(moment: Moment) -> str:
-    """What was live, reserved and neither."""
+    """Return what was live, reserved and neither."""
     return (
         f"{format_bytes(moment.live)} live, {format_bytes(moment.reserved)} reserved, "
         f"{format_bytes(moment.unused)} of it unused"
@@ -297,7 +297,7 @@ def held_words(moment: Moment) -> str:
 
 
 def most_words(moment: Moment) -> str:
-    """Who holds most of it; "" where nothing is live."""
+    """Return who holds most of it; "" where nothing is live."""
     if not moment.groups:
         return ""
     group = moment.groups[0]
@@ -314,5 +314,5 @@ def kinds_text(group: Group) -> str:
 
 
 def share_text(nbytes: int, moment: Moment) -> str:
-    """What `nbytes` are of all that is live."""
+    """Return the share of `nbytes` in all that is live."""
     return format_percent(nbytes / moment.live) if moment.live else "none"

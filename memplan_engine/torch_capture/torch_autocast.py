@@ -78,7 +78,7 @@ def may_be_cached(tensor: torch.Tensor) -> bool:
 
 @dataclass(slots=True)
 class AutocastCache:
-    """What is in the cache while a graph is re-run.
+    """The cache while a graph is re-run.
 
     `casts` are what the last op has put into it, and `names` what all casts in it are called. `held_by` has,
     by its name, the op up to whose end a cast was held.

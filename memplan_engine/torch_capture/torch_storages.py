@@ -201,7 +201,7 @@ class Inside(OperatorMode):  # type: ignore[no-untyped-call]
         return value, (most, *(nbytes for nbytes in held if not isinstance(nbytes, int)))
 
     def cached_casts(self, value: Any) -> list[torch.Tensor]:
-        """What the call that was watched, and gave `value`, has put into autocast's cache."""
+        """Return what the watched call, which gave `value`, has put into autocast's cache."""
         given = {storage_of(tensor) for tensor in tensors_in(value)}
         casts = [tensor for cast in self._casts if (tensor := cast()) is not None]
         return [tensor for tensor in casts if storage_of(tensor) not in given]

@@ -229,7 +229,7 @@ def bind(graph: Any, dimensions: Dimensions, values: Mapping[str, int]) -> dict[
 
 
 def _is_open(dim: Any, known: Container[str] | None = None) -> bool:
-    """Whether a dimension has neither a number nor a name, or none that is `known`; exporters also write −1
+    """Return whether a dimension has neither a number nor a (`known`) name; exporters also write −1
     for one that is open."""
     if dim.HasField("dim_value") and dim.dim_value >= 0:
         return False
