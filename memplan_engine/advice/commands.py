@@ -36,7 +36,7 @@ def writing_command(suggestion: Suggestion, number: int, file: str, asked: Prepa
 
 
 def _with(asked: Preparation, suggestion: Suggestion) -> Preparation:
-    """Return what was asked for with the options of `suggestion`; symbols that a reader took out stay bound."""
+    """Return what was asked for with the options of `suggestion`; symbols that a reader bound stay bound."""
     symbols = {**dict(asked.symbols), **dict(suggestion.how.symbols)}
     return replace(asked, **{**suggestion.options, "symbols": tuple(symbols.items())})
 
