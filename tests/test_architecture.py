@@ -44,7 +44,7 @@ MOST_FILES, MOST_FILES_OF_THE_ROOT = 24, 20
 CHARTS = [name for name in DASHBOARD if name.startswith("memplan_dashboard.charts.")]
 HEAVY = {"torch", "onnx", "transformers", "safetensors"}
 DRAWING = {"plotly", "PIL"}
-MAX_FILE_LINES, MAX_FUNCTION_LINES = 500, 65
+MAX_FILE_LINES, MAX_FUNCTION_LINES = 500, 75
 
 
 @cache
