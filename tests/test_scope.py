@@ -219,8 +219,10 @@ def test_ops_whose_insides_nobody_saw_are_named() -> None:
     assert counted(to_problem(cells)).endswith(
         "; temporaries inside ops are unknown, those of LSTM may be several times as large"
     )
-    problem = to_problem(capture(Branches(), (torch.ones(4),)))
-    assert counted(problem).endswith("; the insides of cond are not planned")
+    graph = capture(Branches(), (torch.ones(4),))
+    assert "inside" not in counted(to_problem(graph)).rpartition(";")[2]
+    alone = contract(graph, {})
+    assert counted(to_problem(alone)).endswith("; the insides of cond are not planned")
 
 
 FACTORY = """

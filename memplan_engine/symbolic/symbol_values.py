@@ -31,8 +31,9 @@ def check_values(
         neither value nor hint.
     """
     given: Values = {}
+    named = _by_name(symbols) if values else {}
     for name, asked in (values or {}).items():
-        symbol = _find(symbols, name)
+        symbol = named.get(name)
         if symbol is None:
             names = ", ".join(map(str, symbols))
             expected = f"one of {names}" if names else "no values, as the graph has no symbols"
@@ -58,7 +59,7 @@ def check_values(
 
 def symbol_named(graph: Graph, name: str) -> Symbol:
     """The symbol of `graph` called `name`; raises InputError with the names that exist."""
-    symbol = _find(graph.symbols, name)
+    symbol = _by_name(graph.symbols).get(name)
     if symbol is not None:
         return symbol
     names = ", ".join(map(str, graph.symbols))
@@ -66,10 +67,10 @@ def symbol_named(graph: Graph, name: str) -> Symbol:
     raise InputError(graph.name, f"symbol {name!r}", "an unknown symbol", expected)
 
 
-def _find(symbols: Sequence[Symbol], name: str) -> Symbol | None:
-    """The symbol that is called `name`, here or in the file that it comes from."""
-    named = next((symbol for symbol in symbols if symbol.name == name), None)
-    return named or next((symbol for symbol in symbols if name and symbol.called == name), None)
+def _by_name(symbols: Sequence[Symbol]) -> dict[str, Symbol]:
+    """The symbols by what they are called, here or else in the file that they come from."""
+    called = {symbol.called: symbol for symbol in reversed(symbols) if symbol.called}
+    return {**called, **{symbol.name: symbol for symbol in symbols}}
 
 
 def ends(symbol: Symbol) -> tuple[int, int]:
