@@ -30,6 +30,7 @@ from memplan_engine import (
     write_json,
 )
 from memplan_engine.analysis.claims import beside, counted, left_out, optimal_for, verdict
+from memplan_engine.control_flow import contract
 from memplan_engine.profile import make_profile
 from memplan_engine.scope import Scope
 from memplan_engine.symbolic.symbolic_problem import resolve
