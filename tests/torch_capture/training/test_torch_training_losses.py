@@ -58,7 +58,8 @@ class Outputs(nn.Module):
             Outputs(lambda y: y.detach()),
             None,
             "Outputs: output: found a loss that no parameter has a part in, expected one that can be "
-            "differentiated",
+            "differentiated; of torch.cond and other operators that take functions only a predicted run "
+            "takes gradients (memplan observe --fake SCRIPT)",
         ),
         (
             Outputs(lambda y: y, grad=False),
