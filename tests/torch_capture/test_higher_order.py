@@ -13,10 +13,12 @@ from torch.nn.attention.flex_attention import flex_attention
 from memplan_engine import find_peak
 from memplan_engine.analysis.claims import doubt
 from memplan_engine.analysis.plan_figures import figures_of
+from memplan_engine.errors import InputError
 from memplan_engine.lifetimes import to_problem
 from memplan_engine.planner import make_plan
 from memplan_engine.symbolic.symbolic_problem import resolve
 from memplan_engine.torch_capture.capture_module import capture
+from memplan_engine.torch_capture.training.torch_step import capture_step
 from tests.support.measured import most_allocated
 
 X = torch.linspace(-1, 1, 16 * 24).reshape(16, 24)
@@ -126,3 +128,14 @@ def test_sizes_that_follow_a_symbol(case):
     expected = capture(model, (larger,))
     assert {s.name: s.nbytes for s in at.storages} == {s.name: s.nbytes for s in expected.storages}
     assert find_peak(to_problem(at)).nbytes == find_peak(to_problem(expected)).nbytes
+
+
+def test_a_training_step_that_would_lose_gradients_is_refused():
+    """The layer behind the branches has gradients; those of the layers inside would be left out."""
+
+    class Routed(Wide):
+        def forward(self, x):
+            return self.up(torch.cond(x.mean() > 0, lambda x: self.wide(x), lambda x: x.sin(), (x,)))
+
+    with pytest.raises(InputError, match=r"found cond at .*test_higher_order.py:\d+.*observe --fake"):
+        capture_step(Routed(), (X,))

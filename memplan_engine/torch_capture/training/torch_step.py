@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Phase
 from memplan_engine.torch_capture.capture_module import tracing
+from memplan_engine.torch_capture.higher_order import INSIDES
 from memplan_engine.torch_capture.torch_fake import STEP_RECORDED, FakeTwins, fake_mode, require_torch
 from memplan_engine.torch_capture.torch_graph import assemble
 from memplan_engine.torch_capture.torch_operators import written_nodes
-from memplan_engine.torch_capture.torch_run import Held, Run, labels
+from memplan_engine.torch_capture.torch_run import Held, Run, kind_of, labels
 from memplan_engine.torch_capture.torch_source import source_of
 from memplan_engine.torch_capture.training.torch_eager_ops import as_eager, with_own_ops
 from memplan_engine.torch_capture.training.torch_origins import TAG
@@ -124,7 +125,7 @@ def trace_step(
         arguments = trainer.arguments()
         with random_state(SEED):
             module = trainer.trace(arguments, Gradients(gradients))
-        refuse_what_is_kept_elsewhere(module, source)
+        refuse_what_is_not_traced(module, source)
         owners = [argument.module for argument in arguments]
         drop_profiling(module)
         with_own_ops(module)
@@ -192,12 +193,19 @@ def end_with_optimizer(module: GraphModule) -> None:
         node.meta["custom"] = {TAG: Phase.OPTIMIZER.value}
 
 
-def refuse_what_is_kept_elsewhere(module: GraphModule, source: str) -> None:
-    """Raise InputError for a step that reads or writes what neither the model nor the optimizer knows of,
-    with the line: the next step would begin with something else than the graph."""
+def refuse_what_is_not_traced(module: GraphModule, source: str) -> None:
+    """Raise InputError with the line for a step that reads or writes what neither the model nor the optimizer
+    knows of, since the next step would begin with something else than the graph; and for operators that take
+    functions, of whose gradients a tracer sees nothing."""
     from torch._subclasses.fake_tensor import FakeTensor
 
     for node in module.graph.nodes:
+        if node.op == "call_function" and (kind := kind_of(node)) in INSIDES:
+            expected = (
+                "operators whose gradients a traced step takes: a predicted run takes those of this one, too "
+                "(memplan observe --fake SCRIPT)"
+            )
+            raise InputError(source, "training step", f"{kind}{_at(node)}", expected)
         generator = node.op == "call_function" and node.kwargs.get("generator") is not None
         if generator:
             expected = "torch's default generator, whose state is known before a step"
