@@ -368,10 +368,10 @@ def said_of_cycles(flow: Flow, collected: Mapping[int, int]) -> Flow:
     if often == never:
         return flow
     kept = sum(int(storages.nbytes[number]) for number in collected)
+    rounds = f"every {EVERY} ops (in a long run after each {SHARE}th)"
     note = (
         f"Python's collector of reference cycles as never running: it would free {exact(kept)}, more with "
-        f"each further step; where it runs every {EVERY} ops (in a long run after each {SHARE}th) the peak is "
-        f"{exact(often)}"
+        f"each further step; where it runs {rounds} the peak is {exact(often)}"
     )
     return replace(flow, assumed=(*flow.assumed, note))
 

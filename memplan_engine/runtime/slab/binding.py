@@ -171,8 +171,8 @@ def _is_reused(graph: Graph, plan: Plan) -> bool:
     origin = plan.problem.origin
     if origin is None or not_the_same(graph, origin.graph):
         return False
-    before, after = (sum(1 for s in side.storages if s.nbytes) for side in (graph, origin.graph))
-    return after < before
+    homes = {tensor.name: tensor.storage for tensor in graph.tensors}
+    return any(homes[tensor.name] != tensor.storage for tensor in origin.graph.tensors)
 
 
 def _reused_regions(graph: Graph, plan: Plan, *, force: bool) -> tuple[dict[str, Region], Overwrites]:
