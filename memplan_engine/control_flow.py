@@ -90,7 +90,8 @@ def branch_graph(graph: Graph, region: Region, branch: str) -> Graph:
     elsewhere |= {home[name] for name in (*graph.inputs, *graph.constants, *graph.outputs)}
     inputs = tuple(name for name in names if name not in made)
     given = {home[name] for name in inputs}
-    outputs = tuple(name for name in names if name in made and home[name] in elsewhere - given)
+    own = {name for op in ops if not op.within for name in op.outputs}
+    outputs = tuple(name for name in names if name in own and home[name] in elsewhere - given)
     returned = {home[name] for name in outputs}
     there, holders = {home[name] for name in names}, {op.name for op in ops}
     storages = tuple(

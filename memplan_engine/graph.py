@@ -439,6 +439,23 @@ def _check_within(graph: Graph, source: str) -> None:
         path = op.within
     if path:
         raise InputError(source, f"op {graph.ops[-1].name!r}", "the last op", f"{path[-1][0]!r} behind it")
+    _check_results(graph, source)
+
+
+def _check_results(graph: Graph, source: str) -> None:
+    """Raise InputError where another op than the calling one reads what is made inside it."""
+    made = {name: op.within for op in graph.ops for name in op.outputs if op.within}
+    for op in graph.ops if made else ():
+        for name in (*op.inputs, *op.mutates):
+            path = made.get(name, ())
+            inside, outside = path[: len(op.within)], path[len(op.within) :]
+            if inside != op.within[: len(path)] or (outside and outside[0][0] != op.name):
+                raise InputError(
+                    source, f"op {op.name!r}", f"{name!r}, made inside {path[-1][0]!r}", "its result"
+                )
+    for name in graph.outputs:
+        if name in made:
+            raise InputError(source, "outputs", f"{name!r}, made inside {made[name][-1][0]!r}", "its result")
 
 
 def _torn(op: Op, source: str, found: str, expected: str) -> InputError:

@@ -92,6 +92,14 @@ def test_an_op_inside_one_that_is_not_there_is_refused():
         branching(ops)
 
 
+def test_what_is_made_inside_is_read_by_its_op_alone():
+    leak = [replace(op, inputs=("narrow",)) if op.name == "last" else op for op in OPS]
+    with pytest.raises(InputError, match="op 'last': found 'narrow', made inside 'if', expected its result"):
+        branching(leak)
+    with pytest.raises(InputError, match="outputs: found 'r_false', made inside 'if'"):
+        check_graph(replace(branching(), outputs=("z", "r_false")))
+
+
 def test_branches_stay_together_on_several_streams():
     graph = branching()
     schedule = multi_stream(graph, 4)

@@ -103,6 +103,7 @@ def while_loop(call: Call) -> Laid:
     state = [next(fresh) if isinstance(slot.value, torch.Tensor) else slot for slot in carried]
     goes_on = call.graph(0, (*state, *others), "body", "cond")
     results = call.graph(1, (*state, *others), "body")
+    _resemble(call, state, results)
     return Laid([results], (*goes_on, *state))
 
 
@@ -133,7 +134,10 @@ def scan(call: Call) -> Laid:
     before = call.op("previous", "loop.carried", lambda: [row(slot) for slot in outs]) if turns > 2 else []
     sliced = _first_of(call, rows)
     given = call.graph(0, (*carried, *sliced, *others), "body")
-    call.run.hold(names_of((*carried, *before)), call.run.ops[-1].name)
+    _resemble(call, carried if turns > 1 else (), given)
+    for held in (first, before):
+        _resemble(call, held, given[len(carries) :])
+    call.op("turn", "loop.turn", lambda: (), (*carried, *before, *given))
     for number, (slot, place, target) in enumerate(zip(given[len(carries) :], places, stacked, strict=True)):
         at = call.op(f"at_{number}", "aten.mul", partial(torch.mul, place.value, 0), [place])
         call.op(f"store_{number}", "aten.scatter_", lambda: (), (*at, slot), [target])
@@ -142,17 +146,31 @@ def scan(call: Call) -> Laid:
 
 def map_rows(call: Call) -> Laid:
     """Lay out the last turn, in which the results of all others are held, to be stacked."""
+    import torch
+
     rows, others = call.argument(1), call.argument(2)
-    results = parts_of(call.results)
-
-    def most(slot: Slot) -> torch.Tensor:
-        turns, *row = slot.value.shape
-        made: torch.Tensor = slot.value.new_empty((turns - 1, *row))
-        return made
-
-    before = call.op("rows", "loop.rows", lambda: [most(slot) for slot in results])
+    turns, first = rows[0].value.shape[0], len(call.run.ops)
     last = call.graph(0, (*_first_of(call, rows), *others), "body")
+    made = {call.run.storages[name]: name for name in names_of(last) if call.run.is_made(name)}
+
+    def most() -> list[torch.Tensor]:
+        sizes = [(turns - 1) * call.run.nbytes(name) for name in made.values()]
+        return [torch.empty(size, dtype=torch.uint8) for size in sizes]
+
+    before = call.op("rows", "loop.rows", most)
+    # They are there when the last turn begins.
+    call.run.ops.insert(first, call.run.ops.pop())
     return Laid((), (*before, *last))
+
+
+def _resemble(call: Call, held: Sequence[Slot], results: Sequence[Slot]) -> None:
+    """Give what is held of other turns storages as those of the results of this one."""
+    pairs = [
+        (one.names, other.names)
+        for one, other in zip(held, results, strict=False)
+        if isinstance(one.names, str) and isinstance(other.names, str)
+    ]
+    call.run.resemble([one for one, _ in pairs], [other for _, other in pairs])
 
 
 def _first_of(call: Call, rows: Sequence[Slot]) -> list[Slot]:
@@ -226,10 +244,16 @@ def _laid_out(
     """Add the ops inside the operator `name` to `run`; return what it reads next to its arguments. `results`
     get the storages of what the branches give."""
     laid = lay_out(Call(run, name, args, results))
-    for branch in laid.branches:
+    for number, branch in enumerate(laid.branches):
+        taken: dict[int, int] = {}
         for given, result in zip(branch, parts_of(results), strict=False):
-            if isinstance(given.names, str) and isinstance(result.names, str):
-                run.share(given.names, result.names)
+            if not (
+                isinstance(given.names, str) and isinstance(result.names, str) and run.is_made(given.names)
+            ):
+                continue
+            home = run.storages[result.names]
+            if taken.setdefault(home, run.storages[given.names]) == run.storages[given.names]:
+                run.share(given.names, result.names, is_first=number == 0)
     # Of several branches only the last one's results are there when all have been run through.
     return names_of((*laid.held, *(laid.branches[-1] if laid.branches else ())))
 

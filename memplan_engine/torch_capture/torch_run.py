@@ -22,6 +22,7 @@ from memplan_engine.torch_capture.torch_fake import (
     RECORDED,
     FakeTwins,
     as_exported,
+    concrete,
     fake_mode,
     quiet,
     storage_of,
@@ -119,13 +120,29 @@ class Run:
         """Bytes of the storage that the tensor was made in, at the end of the run."""
         return self.sizes[self.storages[tensor]].nbytes()
 
-    def share(self, tensor: str, result: str) -> None:
-        """Have the storage of `result` be that of `tensor`, where an op has made that and the sizes agree."""
+    def is_made(self, tensor: str) -> bool:
+        """Return whether an op made the storage of `tensor`: it is no input and no constant."""
+        owned = {self.storages[name] for name in (*self.inputs, *self.constants)}
+        return self.storages[tensor] not in owned
+
+    def share(self, tensor: str, result: str, *, is_first: bool) -> None:
+        """Have `result` lie in the storage of `tensor`, which an op made. What lies there already may be the
+        same result of another branch, unless it `is_first`: then the larger storage counts."""
         one, other = self.storages[tensor], self.storages[result]
-        if one in {self.storages[name] for name in (*self.inputs, *self.constants)}:
-            return
-        if self.sizes[one].nbytes() == self.sizes[other].nbytes():
-            self.storages.update({name: other for name, owner in self.storages.items() if owner == one})
+        if is_first:
+            self.tensors[result] = self.tensors[tensor]
+        if is_first or concrete(self.sizes[one].nbytes()) > concrete(self.sizes[other].nbytes()):
+            self.sizes[other] = self.sizes[one]
+        self.storages.update({name: other for name, owner in self.storages.items() if owner == one})
+
+    def resemble(self, tensors: Sequence[str], others: Sequence[str]) -> None:
+        """Give `tensors` storages of the sizes that `others` have; they share those that `others` share."""
+        found: dict[int, int] = {}
+        for tensor, other in zip(tensors, others, strict=True):
+            if self.is_made(other):
+                own = found.setdefault(self.storages[other], self.storages[tensor])
+                self.sizes[own] = self.sizes[self.storages[other]]
+                self.storages[tensor] = own
 
     def hold(self, tensors: Iterable[str], op: str) -> None:
         """Hold the storages of these tensors up to the end of `op`."""
@@ -289,8 +306,11 @@ def module_of(node: Node) -> str:
 
 
 def _as_called_by(node: Node, op: Op) -> Op:
-    """Return `op`, inside `node`, with the line and the module of that where it has none itself."""
-    source = op.source or source_of(node.meta.get("stack_trace"))
+    """Return `op`, inside `node`, with the module of that where it has none itself. It has the line of `node`
+    where it stands for what that keeps: others without a line are no expression of the user's."""
+    source = op.source
+    if source is None and op.kind.startswith("loop."):
+        source = source_of(node.meta.get("stack_trace"))
     return replace(op, source=source, module=op.module or module_of(node))
 
 

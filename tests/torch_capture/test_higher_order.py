@@ -16,6 +16,7 @@ from memplan_engine.analysis.plan_figures import figures_of
 from memplan_engine.errors import InputError
 from memplan_engine.lifetimes import to_problem
 from memplan_engine.planner import make_plan
+from memplan_engine.rewrites.reuse import reuse
 from memplan_engine.symbolic.symbolic_problem import resolve
 from memplan_engine.torch_capture.capture_module import capture
 from memplan_engine.torch_capture.training.torch_step import capture_step
@@ -80,6 +81,30 @@ def mapped(self, x):
     )
 
 
+def view_of_more(self, x):
+    """Each row's result is a view of a storage that is 24 times as large."""
+    return map_rows(lambda row: torch.outer(row, row).sin()[0], x)
+
+
+def expanded(self, x):
+    """Each row's result shows one number many times."""
+    return map_rows(lambda row: row.sum().expand(4096), x)
+
+
+def carried_views(self, x):
+    def body(n, x):
+        return n + 1, torch.cat([x, x, x]).tanh()[: len(x)]
+
+    return while_loop(lambda n, x: n < 4, body, (torch.zeros((), dtype=int), x))
+
+
+def scanned_views(self, x):
+    def combine(carry, row):
+        return torch.cat([carry, row, row])[:24], torch.outer(row, row).cos()[1]
+
+    return scan(combine, x[0] * 0, x)
+
+
 def attention(self, q):
     return flex_attention(q, q, q, score_mod=lambda score, b, h, i, j: torch.where(i < j, score, -9.0))
 
@@ -91,6 +116,10 @@ CASES = {
     "while_loop": (of(loop), X),
     "scan": (of(scanned), X),
     "map": (of(mapped), X),
+    "map, views": (of(view_of_more), X),
+    "map, expanded": (of(expanded), X),
+    "while_loop, views": (of(carried_views), X),
+    "scan, views": (of(scanned_views), X),
     "flex_attention": (of(attention), HEADS),
 }
 
@@ -139,3 +168,14 @@ def test_a_training_step_that_would_lose_gradients_is_refused():
 
     with pytest.raises(InputError, match=r"found cond at .*test_higher_order.py:\d+.*observe --fake"):
         capture_step(Routed(), (X,))
+
+
+def test_what_a_scan_is_given_is_not_written_over():
+    """By hand: torch refuses a body that changes its inputs."""
+    graph = capture(of(scanned), (X,))
+    reused = reuse(graph, concat=False)
+    homes = {tensor.name: tensor.storage for tensor in reused.graph.tensors}
+    carried = {name for op in graph.ops if op.kind == "loop.carried" for name in op.outputs}
+    assert carried
+    for name in carried:
+        assert [each for each, home in homes.items() if home == homes[name]] == [name]

@@ -67,8 +67,8 @@ def reorder(
     the order given. A `brief` search reads no clock: it gives the same each time, and ends in a moment. A
     search whose `limits` have nodes and no seconds reads none either; states, cuts and moves count as nodes.
     It ends with a proof, when `limits` end it (10 s by default), or when `on_progress` returns True, and then
-    has the best order and the bound so far. Ops inside another op stay there: each branch is ordered by
-    itself, and what is around them with that op as a whole, in which case there is no certificate.
+    has the best order and the bound so far. Ops inside another op stay there in their
+    order: what is around them is ordered with that op as a whole, and there is no certificate.
     """
     limits = limits or SolveLimits(None if brief else DEFAULT_SECONDS)
     if any(op.within for op in graph.ops):
@@ -101,7 +101,8 @@ def reorder(
 def _branch_by_branch(
     graph: Graph, limits: SolveLimits, on_progress: Tell | None, *, in_place: bool, brief: bool
 ) -> Reordered:
-    """As `reorder`, of a graph with ops inside others."""
+    """As `reorder`, of a graph with ops inside others. What is inside keeps its order, which is not the
+    graph's to change; the bound holds for whatever order it has there."""
     by_name = {op.name: op for op in graph.ops}
     inner: dict[str, list[Reordered]] = {}
     for region in regions(graph):
@@ -127,15 +128,15 @@ def _branch_by_branch(
     least = closed(lambda each: each.bound_bytes)
     outer = reorder(least, limits, on_progress, in_place=in_place, brief=brief)
     before = peak(given, [op.name for op in given.ops])
-    after = peak(closed(lambda each: each.live_after), [op.name for op in outer.graph.ops])
+    after = peak(given, [op.name for op in outer.graph.ops])
     ops = graph.ops
     if after < before:
-        names = [
-            name
+        spans = {graph.ops[each.call].name: (each.first, each.call) for each in regions(graph)}
+        ops = tuple(
+            each
             for op in outer.graph.ops
-            for name in (*(each.name for part in inner.get(op.name, ()) for each in part.graph.ops), op.name)
-        ]
-        ops = tuple(by_name[name] for name in names)
+            for each in (*graph.ops[slice(*spans.get(op.name, (0, 0)))], by_name[op.name])
+        )
     return replace(
         outer,
         graph=replace(graph, ops=ops),
