@@ -21,11 +21,11 @@ WIDER = "() => document.documentElement.scrollWidth > document.documentElement.c
 def test_it_answers_by_itself_and_again_from_its_address(dashboard_url, open_page):
     shown = DashboardPage(open_page(f"{dashboard_url}/fit?doc=example:gpt2&capacity=505MiB"), wait=False)
     shown.page.get_by_text(ANSWER).wait_for()
-    shown.page.wait_for_function(f"({BARS})() === 3")
+    shown.page.wait_for_function(f"() => ({BARS})() === 3")
     shown.settled()
     shown.type("Capacity", "520MiB")
     shown.page.get_by_text("Fits in 520 MiB: in place, zero-copy concat").wait_for()
-    shown.page.wait_for_function(f"({BARS})() === 2")
+    shown.page.wait_for_function(f"() => ({BARS})() === 2")
     assert shown.address["capacity"] == "520"
     shown.page.reload()
     shown.page.get_by_text("Fits in 520 MiB: in place, zero-copy concat").wait_for()
@@ -58,7 +58,7 @@ def test_it_goes_on_over_a_reload_and_cancel_keeps_the_stages(layers_url, open_p
     shown.page.get_by_role("button", name="Cancel").click()
     shown.page.get_by_text("Cancelled: these are the stages that were there.").wait_for()
     shown.settled()
-    shown.page.wait_for_function(f"({BARS})() >= 2")
+    shown.page.wait_for_function(f"() => ({BARS})() >= 2")
     assert not told.count()
 
 
@@ -68,5 +68,5 @@ def test_a_narrow_page_holds_all_of_it(dashboard_url, open_page, scheme):
     shown = DashboardPage(tab, wait=False)
     shown.page.get_by_text("Needs 17 KiB: another order of the ops").wait_for()
     shown.settled()
-    shown.page.wait_for_function(f"({BARS})() > 0")
+    shown.page.wait_for_function(f"() => ({BARS})() > 0")
     assert not shown.page.evaluate(WIDER)
