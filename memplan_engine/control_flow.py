@@ -78,8 +78,8 @@ def contract(graph: Graph, inside: Mapping[str, int], *, scratch: bool = False) 
 
 
 def branch_graph(graph: Graph, region: Region, branch: str) -> Graph:
-    """Return the ops of one branch as a graph of its own. Its inputs are tensors made elsewhere, and its
-    outputs those in storages that are touched elsewhere: results, and what the calling op holds."""
+    """Return the ops of one branch as a separate graph. Its inputs are tensors made elsewhere. Its outputs
+    lie in storages that are touched elsewhere: results, and what the calling op holds."""
     begin, end = region.branches[branch]
     ops = tuple(replace(op, within=op.within[1:]) for op in graph.ops[begin:end])
     names = dict.fromkeys(name for op in ops for name in (*op.inputs, *op.mutates, *op.outputs))

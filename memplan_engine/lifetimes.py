@@ -79,7 +79,7 @@ def branch_gaps(graph: Graph, schedule: Schedule) -> dict[str, tuple[Gap, ...]]:
         for name in read | {home[name] for name in op.outputs}:
             begin, before = began.setdefault(name, path), last.get(name, path)
             depth = _parting(before, path)
-            # Made anew: what the branch before has made is not there when this one runs.
+            # This branch makes the storage again: the result of the one before does not exist while it runs.
             if name not in read and depth is not None and _is_inside(begin, path[depth][0], path[:depth]):
                 gaps.setdefault(name, []).append(Gap(ends[before[: depth + 1]], step))
                 began[name] = path

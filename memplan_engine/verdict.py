@@ -24,7 +24,7 @@ class Reason(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """What it says of the figures, in one sentence."""
+        """Its meaning for the figures, in one sentence."""
         if self is Reason.COMPILED:
             return "The compiled run may hold more or less than the figures count"
         return "A run may hold more than the figures count"

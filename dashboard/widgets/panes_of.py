@@ -90,7 +90,7 @@ def _columns(problem: Problem, ops: Sequence[Op]) -> OpColumns:
 
 
 def _told(ops: Sequence[Op]) -> list[tuple[str, list[str]]]:
-    """What people are told of `ops`, without what is said of none of them."""
+    """Return the properties that at least one of `ops` has."""
     told = ((each.label, [each.words(each.of(op)) for op in ops]) for each in OP_PROPERTIES)
     return [(label, texts) for label, texts in told if any(texts)]
 

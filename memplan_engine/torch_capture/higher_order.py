@@ -1,4 +1,5 @@
-"""What is inside torch's operators that call graphs: `cond`, `while_loop`, `scan`, `map`, `flex_attention`.
+"""Lay out the insides of torch's operators that call graphs: `cond`, `while_loop`, `scan`, `map` and
+`flex_attention`.
 
 Each is laid out as torch's eager implementation runs it: its ops come before the operator itself, and what it
 keeps meanwhile is allocated by ops of their own. Of a loop the fullest turn is laid out.
@@ -80,8 +81,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Laid:
-    """What is laid out of a call: `branches` are the results of each, which are the results of the call, and
-    `held` is what the call keeps up to its end."""
+    """A call laid out: `branches` has the results of each branch, which become those of the call; `held` are
+    tensors that the call keeps until it ends."""
 
     branches: Sequence[Sequence[Slot]]
     held: Sequence[Slot] = ()

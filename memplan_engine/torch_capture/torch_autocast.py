@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 WRAPPER = "wrap_with_autocast"
 """The higher-order op around a region."""
 CLEARED = "memplan_autocast_cache_cleared"
-"""Of the last op before the cache is cleared: at the end of the outermost region, or by the model."""
+"""Mark of the last op before the cache is cleared, at the end of the outermost region or by the model."""
 UNCACHED = "memplan_autocast_uncached"
-"""Of an op in inference mode."""
+"""Mark of an op in inference mode."""
 
 
 def tracing_cache() -> AbstractContextManager[None]:
@@ -80,13 +80,13 @@ def may_be_cached(tensor: torch.Tensor) -> bool:
 class AutocastCache:
     """The cache while a graph is re-run.
 
-    `casts` are what the last op has put into it, and `names` what all casts in it are called. `held_by` has,
+    `casts` are what the last op has put into it, and `names` what all casts in it are called. `held_by` gets,
     by its name, the op up to whose end a cast was held.
     """
 
+    held_by: dict[str, str]
     casts: list[torch.Tensor] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
-    held_by: dict[str, str] = field(default_factory=dict)
     _marked: bool = False
     _depth: int = 0
 

@@ -125,7 +125,7 @@ def assemble(
         for kind, tensors in (("inputs", run.inputs), ("constants", run.constants), ("outputs", outputs))
     }
     tensors = tuple(_tensor(sizes, tensor, run, traced or run, home[tensor]) for tensor in run.tensors)
-    holders = {home[tensor]: op for tensor, op in {**run.autocast.held_by, **run.held_by}.items()}
+    holders = {home[tensor]: op for tensor, op in run.held_by.items()}
     storages = []
     for owner in first.values():
         nbytes = _storage_size(sizes, owner, run, traced or run)

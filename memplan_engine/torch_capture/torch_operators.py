@@ -385,32 +385,6 @@ def _weight_norm(target: Any, value: Any, arguments: Arguments) -> Any:
     return value[0], _typed(value[1], torch.float32) if half else value[1]
 
 
-def _safe_softmax_inside(arguments: Arguments) -> int | torch.SymInt:
-    """Return the bytes of the mask of -inf, of which rows are nothing else, and of a zero."""
-    source, dim = arguments["self"], arguments["dim"]
-    elements: int | torch.SymInt = source.numel()
-    if not elements:
-        return 0
-    rows = elements // source.shape[dim] if source.dim() else 1
-    nbytes: int | torch.SymInt = elements + rows + source.element_size()
-    return nbytes
-
-
-INSIDE: dict[str, Callable[[Arguments], Any]] = {"aten::_safe_softmax": _safe_softmax_inside}
-"""Operators by name → the bytes that their CPU kernels allocate next to the result, for those that fake
-tensors run as one."""
-
-
-def inside_kernel(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | torch.SymInt:
-    """Return the bytes that the CPU kernel of the operator `target` allocates next to its result."""
-    schema = getattr(target, "_schema", None)
-    inside = None if schema is None else INSIDE.get(schema.name)
-    if inside is None:
-        return 0
-    nbytes: int | torch.SymInt = inside(arguments_of(target, args, kwargs, defaults=True))
-    return nbytes
-
-
 REDUCED_IN_PLACE = (
     "aten::binary_cross_entropy",
     "aten::mse_loss",

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 INLINED = {"wrap_with_set_grad_enabled", WRAPPER}
 """Higher-order ops that only set a mode around their sub-graph: its nodes are steps like any others."""
 CALLED = {"wrap": 1, "tag_activation_checkpoint": 1, "strict_mode": 1, "invoke_subgraph": 2}
-"""Those that only call their sub-graph, and the place of its first input."""
+"""Higher-order ops that only call their sub-graph → the place of its first input."""
 
 SIZE_CHECKS = {"aten._assert_scalar", "aten.sym_constrain_range", "aten.sym_constrain_range_for_size"}
 SIZE_FUNCTIONS = ("aten.sym_", "torch.sym_", "torch._sym_", "operator.", "math.")
@@ -79,11 +79,11 @@ class Run:
     insides: Mapping[str, LayOut] = field(default_factory=dict)
     within: Path = ()
     held_by: dict[str, str] = field(default_factory=dict)
-    autocast: AutocastCache = field(default_factory=AutocastCache)
+    autocast: AutocastCache = field(init=False)
     twins: FakeTwins = field(init=False)
 
     def __post_init__(self) -> None:
-        self.twins = FakeTwins(self.mode)
+        self.twins, self.autocast = FakeTwins(self.mode), AutocastCache(self.held_by)
 
     def keep(self, name: str, value: Any) -> Slot:
         """Name every tensor in `value`: `name` itself for a lone tensor, else `name.0`, `name.1`, …"""

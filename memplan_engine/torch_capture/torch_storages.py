@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from memplan_engine.torch_capture.torch_autocast import may_be_cached
 from memplan_engine.torch_capture.torch_fake import storage_of
-from memplan_engine.torch_capture.torch_operators import as_allocated, gives_views, inside_kernel
+from memplan_engine.torch_capture.torch_operators import as_allocated, gives_views
 
 GIVES_BACK_NEW = {"aten::lift_fresh", "aten::lift"}
 """Operators that give back their argument, which nobody else has seen before: `torch.tensor(…)`."""
@@ -208,11 +208,14 @@ class Inside(OperatorMode):  # type: ignore[no-untyped-call]
 
     def operate(self, operator: Any, args: Any, kwargs: Any) -> Any:
         """Call it, in storages as CPU kernels make them."""
+        if operator is torch.ops.aten._safe_softmax.default:
+            with self:
+                return by_parts(operator, args, kwargs)
         value = as_allocated(operator, operator(*args, **kwargs), args, kwargs)
         if operator is torch.ops.aten._to_copy.default and may_be_cached(args[0]):
             self._casts.append(weakref.ref(value))
         self._sizes.returned(value, args, kwargs, operator)
-        self._moments.append(self._sizes.nbytes + inside_kernel(operator, args, kwargs))
+        self._moments.append(self._sizes.nbytes)
         return value
 
 
@@ -315,6 +318,11 @@ def taken_apart(operator: Any, args: Any, kwargs: Any) -> Any:
     folds = operator._schema.name in FOLDING and torch.is_inference_mode_enabled()
     with _WantedGradients() if folds else nullcontext():  # type: ignore[no-untyped-call]
         return operator._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **(kwargs or {}))
+
+
+def by_parts(operator: Any, args: Any, kwargs: Any) -> Any:
+    """Run `operator` as its C++ kernel does, by operators that the current modes see."""
+    return operator._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
 
 
 class _WantedGradients(TorchDispatchMode):  # type: ignore[no-untyped-call]

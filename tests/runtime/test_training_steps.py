@@ -25,6 +25,13 @@ def backward(model: nn.Module) -> None:
     model(torch.rand(4, 8)).sum().backward()
 
 
+def take_step(model: nn.Module, *optimizers: torch.optim.Optimizer) -> None:
+    backward(model)
+    for optimizer in optimizers:
+        optimizer.step()
+        optimizer.zero_grad()
+
+
 def one_for_each_parameter() -> Kept:
     model = net()
     optimizers: dict[Any, Any] = {each: torch.optim.Adam([each]) for each in model.parameters()}
@@ -44,10 +51,7 @@ def one_for_each_layer() -> Kept:
     model = net()
     optimizers = [torch.optim.Adam(layer.parameters()) for layer in list(model)[::2]]
     for _ in range(STEPS):
-        backward(model)
-        for optimizer in optimizers:
-            optimizer.step()
-            optimizer.zero_grad()
+        take_step(model, *optimizers)
     return [model, *optimizers]
 
 
@@ -90,9 +94,7 @@ def one_around_another() -> Kept:
     model = net()
     optimizer = Around(torch.optim.Adam(model.parameters()))
     for _ in range(STEPS):
-        backward(model)
-        optimizer.step()
-        optimizer.zero_grad()
+        take_step(model, optimizer)
     return [model, optimizer]
 
 
@@ -100,9 +102,7 @@ def a_new_one_each_time() -> Kept:
     model = net()
     for _ in range(STEPS):
         optimizer = torch.optim.Adam(model.parameters())
-        backward(model)
-        optimizer.step()
-        optimizer.zero_grad()
+        take_step(model, optimizer)
     return [model, optimizer]
 
 
@@ -111,9 +111,7 @@ def accumulated() -> Kept:
     optimizer = torch.optim.Adam(model.parameters())
     for _ in range(STEPS):
         for _ in range(4):
-            backward(model)
-        optimizer.step()
-        optimizer.zero_grad()
+            take_step(model, optimizer)
     return [model, optimizer]
 
 

@@ -21,7 +21,7 @@ from memplan_engine.symbolic.expression import Formula, parse, to_sympy
 
 DEFAULT_HINT = 2
 MOST_DOUBLINGS = 12
-"""Of the default hint, until every formula in it has a size: `n//8` needs 8."""
+"""Doublings of the default hint to try until each formula has a size: `n//8` needs 8."""
 HYPHENATED = re.compile(r"[A-Za-z_]\w*(?:[-/]\w+)+")
 """May be a name ("batch-size") as well as a formula: a formula where all its parts are dimensions."""
 
@@ -242,7 +242,7 @@ def _input_dims(graph: Any) -> Iterator[Any]:
 
 
 def _dims(graph: Any) -> Iterator[Any]:
-    """All dimensions of a graph and of those inside it, those of inputs first."""
+    """Yield the dimensions of a graph and its sub-graphs, those of inputs first."""
     for values in (graph.input, graph.output, graph.value_info):
         for value in values:
             yield from value.type.tensor_type.shape.dim

@@ -1,4 +1,4 @@
-"""What is inside If, Loop and Scan, laid flat: an ONNX model in which it stands before them.
+"""Lay ONNX models flat: the nodes inside If, Loop and Scan come right before them.
 
 Of an If both branches are laid out, of a Loop and a Scan a turn that is not the first: the values that it
 starts with are results of the turn before. Names inside have those of the node and the branch in front:
@@ -350,7 +350,7 @@ def _is_sound(node: Any, version: int) -> bool:
 
 
 def _rename(node: Any, names: Mapping[str, str], own: set[str]) -> None:
-    """Give what a node reads, also inside it, its flat name, but for values that are in `own`."""
+    """Rename what a node and its sub-graphs read to flat names, except values in `own`."""
     node.input[:] = [each if each in own else names.get(each, each) for each in node.input]
     for graph in subgraphs(node):
         inner = own | {value.name for value in graph.input} | initializers(graph)

@@ -12,7 +12,7 @@ from memplan_engine.formats.onnx_model.onnx_proto import node_names
 from memplan_engine.graph import Path
 
 DOMAIN = "memplan.insides"
-"""Of nodes that are none of the model's, and of calls, which have no graphs here."""
+"""Domain of nodes that the layout adds, and of calls, whose graphs are left out here."""
 
 Shape = tuple[int, ...]
 Numbers = Mapping[str, Any]
@@ -21,7 +21,7 @@ Numbers = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a node of a flat model is: the name of its op, and what that is inside.
+    """A node of a flat model: the name of its op, and the calls and branches that it is inside.
 
     The op of a call, or of what it does next to the nodes inside, reads `inputs`; it is constant where all in
     `follows` are, unless it `stays`. () and None for all others.

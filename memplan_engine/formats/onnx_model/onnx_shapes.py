@@ -59,7 +59,7 @@ shapes."""
 MOST_INFERRED = 2_000_000
 """Nodes in all rounds together: 10 CPU seconds."""
 MOST_LAYOUTS = 20
-"""Of a model with calls inside calls; of one that needs more none is laid out."""
+"""Most layouts to try for calls inside calls. A model that needs more is not laid out."""
 MOST_OPEN = 250_000
 """Nodes times dimensions that are left open, each of which takes some rounds more."""
 _EVALUATED = frozenset(
@@ -79,7 +79,7 @@ _REFUSALS = (
 """What the reference implementation raises on damaged tensors and attributes: then nothing is concluded."""
 Array = NDArray[Any]
 Flatten = Callable[[Any, Mapping[str, int]], tuple[Any, Layout]]
-"""What lays a model flat whose shapes are inferred at the dimensions given."""
+"""Lays flat a model whose shapes are inferred at the given dimensions."""
 
 
 def load_model(path: Path, options: ImportOptions) -> Graph:
@@ -155,7 +155,7 @@ def _with_results(
 
 @dataclass(frozen=True, slots=True)
 class Insides:
-    """What is laid out of a model's If, Loop and Scan, as `lay_out` takes it."""
+    """The part of a model's If, Loop and Scan that is laid out; arguments of `lay_out`."""
 
     left: frozenset[str] = frozenset()
     known: Mapping[str, int] = field(default_factory=dict)
@@ -173,7 +173,7 @@ class Insides:
 def _insides_of(
     inferred: Any, dims: Mapping[str, int], source: str, known: Mapping[str, int] | None = None
 ) -> Insides:
-    """What can be laid out: that of which all is known. Without `known` that is looked for, too."""
+    """Return the calls whose insides are known in full. Without `known`, also look for known conditions."""
     insides = Insides(known=known or {})
     for _ in range(MOST_LAYOUTS):
         flat, layout = insides.flat(inferred, source, dims)

@@ -129,7 +129,7 @@ def _check_kept(original: Graph, reordered: Graph) -> list[OrderBreach]:
 
 
 def _check_together(original: Graph, reordered: Graph) -> list[OrderBreach]:
-    """What is inside an op must come right before it, and its branches in their order."""
+    """Check that the ops inside an op come right before it, with its branches in order."""
     places: dict[str, list[int]] = {}
     branches: dict[str, list[str]] = {}
     for graph in (original, reordered):

@@ -101,12 +101,15 @@ def reorder(
 def _branch_by_branch(
     graph: Graph, limits: SolveLimits, on_progress: Tell | None, *, in_place: bool, brief: bool
 ) -> Reordered:
-    """As `reorder`, of a graph with ops inside others. What is inside keeps its order, which is not the
-    graph's to change; the bound holds for whatever order it has there."""
+    """Do as `reorder` does, for a graph with ops inside others. Those keep their order, and the bound holds
+    for any order of theirs."""
     by_name = {op.name: op for op in graph.ops}
+    spans: dict[str, tuple[int, int]] = {}
     inner: dict[str, list[Reordered]] = {}
     for region in regions(graph):
-        inner[graph.ops[region.call].name] = [
+        name = graph.ops[region.call].name
+        spans[name] = region.first, region.call
+        inner[name] = [
             reorder(branch_graph(graph, region, branch), limits.again(), in_place=in_place, brief=brief)
             for branch in region.branches
         ]
@@ -131,7 +134,6 @@ def _branch_by_branch(
     after = peak(given, [op.name for op in outer.graph.ops])
     ops = graph.ops
     if after < before:
-        spans = {graph.ops[each.call].name: (each.first, each.call) for each in regions(graph)}
         ops = tuple(
             each
             for op in outer.graph.ops
@@ -142,7 +144,6 @@ def _branch_by_branch(
         graph=replace(graph, ops=ops),
         live_before=before,
         live_after=min(before, after),
-        bound_bytes=outer.bound_bytes,
         certificate=None,
         seconds=limits.elapsed,
         states=outer.states + sum(each.states for branches in inner.values() for each in branches),

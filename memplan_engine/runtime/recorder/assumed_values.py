@@ -63,7 +63,7 @@ class Assumed:
         self._searches = 0
 
     def answer(self, operator: Any, args: Any, known: KnownValues) -> Any:
-        """What `operator` says of values of `args`; None for what shall be refused."""
+        """Return what `operator` says of the values of `args`, or None to refuse it."""
         if operator is not NUMBER or args[0].numel() != 1:
             return None
         if args[0].dtype is torch.bool:

@@ -71,8 +71,8 @@ def _efficient_attention(value: Any, args: tuple[Any, ...], kwargs: Mapping[str,
 
 
 def _unique(value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """As many numbers as the input has are allocated for what is found (output 0), and for how often
-    (output 2), where that is asked for; of truths two each. CUB finds them (UniqueCub.cu)."""
+    """Give the values (output 0) and, if requested, the counts (output 2) storages as large as the input;
+    room for two of booleans. CUB finds them (UniqueCub.cu)."""
     arguments = arguments_of(torch.ops.aten._unique2.default, args, kwargs, defaults=True)
     source, (found, inverse, counts) = arguments["self"], value
     if not source.numel():
@@ -84,7 +84,7 @@ def _unique(value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any
 
 
 def _unique_consecutive(value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """As `_unique`, truths like all others; along a dimension the results have their own sizes."""
+    """Do as `_unique` does, with booleans like all others. Along a dimension results have their own sizes."""
     operator = torch.ops.aten.unique_consecutive.default
     arguments = arguments_of(operator, args, kwargs, defaults=True)
     source, (found, inverse, counts) = arguments["self"], value

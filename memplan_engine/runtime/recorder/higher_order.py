@@ -27,7 +27,7 @@ from memplan_engine.runtime.recorder.assumed_values import Assumed
 from memplan_engine.runtime.recorder.eager_kernels import as_in_eager
 from memplan_engine.runtime.recorder.op_recorder import Recorder
 from memplan_engine.torch_capture.torch_fake import RECORDED, patched
-from memplan_engine.torch_capture.torch_storages import OperatorMode, StorageSizes
+from memplan_engine.torch_capture.torch_storages import OperatorMode, StorageSizes, by_parts
 from memplan_engine.torch_capture.training.torch_answers import unknown
 from memplan_engine.torch_capture.training.torch_origins import RunningModules, who_asks
 from memplan_engine.torch_capture.training.torch_values import KnownValues
@@ -52,7 +52,7 @@ def _with(name: str) -> list[ModuleType]:
 MODE, MATERIALIZE = "_get_current_dispatch_mode", "materialize_as_graph"
 """By the first some implementations refuse to run under a mode; the second makes a graph of a function."""
 LOOP_ROUNDS = 2
-"""How often a loop runs whose end is not known. A carried value has the same size in each round and is gone
+"""Rounds of a loop whose end is unknown. A carried value has the same size in each round and is gone
 one round later, so that the second one holds as much as any."""
 
 
@@ -139,11 +139,9 @@ def _called(graph: Callable[..., Any], given: Any) -> Any:
 def _safe_softmax(*args: Any, **kwargs: Any) -> torch.Tensor:
     """Return `torch._safe_softmax(*args, **kwargs)`, by the operators that its kernel calls: one of them
     makes a mask of all scores."""
-    softmax: Any = torch.ops.aten._safe_softmax.default
     with torch._C.DisableTorchFunction():
-        return softmax._op_dk(  # type: ignore[no-any-return]
-            DispatchKey.CompositeExplicitAutograd, *args, **kwargs
-        )
+        softmaxed: torch.Tensor = by_parts(torch.ops.aten._safe_softmax.default, args, kwargs)
+    return softmaxed
 
 
 class _Held(OperatorMode):  # type: ignore[no-untyped-call]

@@ -94,12 +94,12 @@ class TrainingSteps:
 
     @property
     def updating(self) -> bool:
-        """Whether an optimizer runs."""
+        """True while an optimizer runs."""
         return self._depth > 0
 
     @property
     def is_new(self) -> bool:
-        """Whether one optimizer only has updated in this step."""
+        """True if only one optimizer has updated in this step."""
         return self._count == 1
 
     def begin(self, optimizer: Any) -> bool:
@@ -146,7 +146,7 @@ class TrainingSteps:
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """What was assumed of optimizers that took none of the steps."""
+        """The assumptions about optimizers that took none of the steps."""
         return tuple(
             f"{name}, which updates nothing in {len(self.ends)} training steps, as never used"
             for name in self._idle
@@ -176,7 +176,7 @@ class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
         self.replaced: set[int] = set()
         """Storages of weights and of optimizers' state that were gone when a step ended."""
         self.notes: dict[str, None] = {}
-        """What the run rests on, in words, for `Flow.assumed`."""
+        """Assumptions of the run, in words, for `Flow.assumed`."""
         device = device or CurrentDevice()
         self.ops, self.flow = OpLog(), FlowLog(device)
         self.inside = False
@@ -278,7 +278,7 @@ def recording(recorder: Recorder, makes_models: bool = True) -> Iterator[None]:
     made_before = objects_of(torch.nn.Module) if makes_models else []
 
     def mark_weights() -> None:
-        """Those of models that are never called, too: averages."""
+        """Mark the weights of all models, also of those that are never called, such as averages."""
         table.mark(weights_of((*made_before, *objects_of(torch.nn.Module))), Category.WEIGHT)
 
     def begin(optimizer: Any, *call: Any) -> None:

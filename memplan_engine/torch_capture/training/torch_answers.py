@@ -26,20 +26,20 @@ OF_CHANNELS = 11
 
 
 class Assuming(Protocol):
-    """Says what is taken for values that nobody knows."""
+    """Notes of what is assumed for unknown values."""
 
     def answer(self, operator: Any, args: Any, known: KnownValues) -> Any:
-        """What `operator` says of values of `args`; None for what shall be refused."""
+        """Return what `operator` says of the values of `args`, or None to refuse it."""
 
     def sizes(self, operator: Any, args: Any, kwargs: Any, known: KnownValues) -> None:
         """Assume values of arguments on which the size of what `operator` gives depends."""
 
     def result(self, operator: Any, args: Any, kwargs: Any, result: Any, known: KnownValues) -> bool | None:
-        """What all elements of `result` are taken as, which `operator` has given; None where nothing is."""
+        """Return the value assumed for all elements of `result`, which `operator` gave; None without one."""
 
 
 def unknown(source: str, place: str, value: str) -> InputError:
-    """That the user's line asks for `value`, which nobody knows."""
+    """Return the error for a line of the user that asks for an unknown `value`."""
     kind = place.rpartition(" ")[2]
     found = f"a {kind} that asks for {value} {who_asks()}, which is not known before the run"
     return InputError(source, place, found, f"a {kind} that does not ask for it, {STEP_RECORDED}")

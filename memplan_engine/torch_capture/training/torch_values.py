@@ -56,7 +56,7 @@ class KnownValues:
         self.second: dict[int, torch.UntypedStorage] = {}
         """By the identity of a fake storage that is known in part, its second real one."""
         self.empty: dict[int, weakref.ref[torch.UntypedStorage]] = {}
-        """Fake storages that nobody has written yet."""
+        """Fake storages not written yet."""
         self.generators = DrawnFrom()
         self.real: dict[int, tuple[weakref.ref[torch.UntypedStorage], torch.UntypedStorage]] = {}
         """By the identity of a fake storage, a reference to it, which does not hold it, and the real one."""
