@@ -104,6 +104,13 @@ def branch_graph(graph: Graph, region: Region, branch: str) -> Graph:
         if each.name in there
     )
     tensors = tuple(tensor for tensor in graph.tensors if tensor.name in names)
-    return Graph(
-        f"{graph.name}.{branch}", storages, tensors, ops, inputs, outputs, (), graph.symbols, graph.scope
+    return replace(
+        graph,
+        name=f"{graph.name}.{branch}",
+        storages=storages,
+        tensors=tensors,
+        ops=ops,
+        inputs=inputs,
+        outputs=outputs,
+        constants=(),
     )

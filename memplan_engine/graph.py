@@ -11,7 +11,7 @@ from math import prod
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from memplan_engine.errors import InputError
-from memplan_engine.scope import Scope
+from memplan_engine.scope import Basis, Scope
 
 MAX_BYTES = 2**63 - 1
 MOST_DIMENSIONS = 64
@@ -62,13 +62,15 @@ NO_WORKSPACE = Workspace()
 class Symbol:
     """A size that is not known before the run: any whole number from `low` to `high` (None: no limit known).
     `hint` is the value at which the plain numbers of the graph were taken; None for a size that depends on
-    the data. `called` is its name in the file, where no formula can have that one ("batch size")."""
+    the data. `called` is its name in the file, where no formula can have that one ("batch size"). `given`:
+    the hint is a value that was asked for."""
 
     name: str
     low: int = 1
     high: int | None = None
     hint: int | None = None
     called: str = field(default="", repr=False)
+    given: bool = field(default=False, repr=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.name} ({self.called!r})" if self.called else self.name
@@ -185,7 +187,8 @@ class Graph:
     """A model's graph with its ops in a valid order. `inputs`, `outputs` and `constants` are tensor names;
     every other tensor is made by exactly one op. A graph with `symbols` is a graph at their hints that also
     carries formulas. `scope` says what the storages and the ops' workspaces together are all of: GRAPH where
-    nobody knows the temporaries inside the ops; `notes`, what else. Check one with `check_graph`."""
+    nobody knows the temporaries inside the ops; `notes`, `assumed`, `doubts` and `compiled` are those of its
+    `basis`. Check one with `check_graph`."""
 
     name: str
     storages: tuple[Storage, ...]
@@ -197,6 +200,14 @@ class Graph:
     symbols: tuple[Symbol, ...] = ()
     scope: Scope = Scope.GRAPH
     notes: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    compiled: bool = False
+
+    @property
+    def basis(self) -> Basis:
+        """What its figures rest on."""
+        return Basis(self.notes, self.assumed, self.doubts, self.compiled)
 
 
 def storage_bytes(graph: Graph, role: Role) -> int:

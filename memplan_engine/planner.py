@@ -189,6 +189,7 @@ def as_problem(
         callers=source.callers,
         ids=source.ids,
         scope=source.scope,
+        basis=source.basis,
     )
 
 

@@ -15,7 +15,7 @@ from memplan_engine.callers import Callers
 from memplan_engine.errors import InputError
 from memplan_engine.graph import MAX_BYTES, Graph
 from memplan_engine.schedule import Schedule
-from memplan_engine.scope import Scope
+from memplan_engine.scope import NO_BASIS, Basis, Scope
 
 Ints = NDArray[np.int64]
 T = TypeVar("T")
@@ -63,8 +63,8 @@ class Problem:
     `fixed` holds an offset in bytes, or FREE. `gaps` maps a buffer's index to its gaps, sorted by start.
     `steps` is the number of steps on the time axis. `callers` says of recorded buffers who asked for them;
     `ids` is what the list they come from calls the buffers, where it has names beside its ids; `scope` what
-    the buffers are all of. Equality and `fingerprint` look at everything but `name`, `origin`, `callers`,
-    `ids` and `scope`. `worked_out` keeps what `once` has worked out.
+    the buffers are all of, and `basis` what that rests on. Equality and `fingerprint` look at everything but
+    `name`, `origin`, `callers`, `ids`, `scope` and `basis`. `worked_out` keeps what `once` has worked out.
     """
 
     name: str
@@ -80,6 +80,7 @@ class Problem:
     callers: Callers | None = field(default=None, repr=False)
     ids: tuple[str, ...] | None = field(default=None, repr=False)
     scope: Scope = Scope.BUFFERS
+    basis: Basis = NO_BASIS
     worked_out: dict[Callable[[Problem], Any], Any] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
@@ -141,11 +142,12 @@ def make_problem(
     callers: Callers | None = None,
     ids: Sequence[str] | None = None,
     scope: Scope = Scope.BUFFERS,
+    basis: Basis = NO_BASIS,
 ) -> Problem:
     """Check the columns and freeze them into a Problem.
 
     Parameters are as in `Problem`; `alignment` may be one number for all; `names` default to "0", "1", …;
-    `steps` defaults to the last end. With an `origin`, `scope` is its graph's.
+    `steps` defaults to the last end. With an `origin`, `scope` and `basis` are its graph's.
 
     Raises
     ------
@@ -184,6 +186,7 @@ def make_problem(
         callers=callers,
         ids=None if ids is None else tuple(ids),
         scope=scope if origin is None else origin.graph.scope,
+        basis=basis if origin is None else origin.graph.basis,
         **arrays,
     )
 

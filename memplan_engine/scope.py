@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -52,6 +53,37 @@ _COUNTED = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What figures rest on besides their scope, in words.
+
+    `notes` say what part of a run they are of, and what they leave out. `assumed` are values that a predicted
+    run did not know, and what was taken for them; with `doubts`, some of these, a real run may hold something
+    else. With `compiled` a graph is of Python that `torch.compile` compiles.
+    """
+
+    notes: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    compiled: bool = False
+
+    @property
+    def assumed_words(self) -> tuple[str, ...]:
+        """Return `assumed`, each of the `doubts` with these words."""
+        return tuple(f"{each} ({MAY_DIFFER})" if each in self.doubts else each for each in self.assumed)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Return all of it in words, a clause each."""
+        assumed = (f"assumed: {each}" for each in self.assumed_words)
+        return (*self.notes, *(COMPILED,) * self.compiled, *assumed)
+
+
+MAY_DIFFER = "a run may hold more or less"
+COMPILED = "torch.compile compiles some of it, and the compiled run holds more or less"
+NO_BASIS = Basis()
+
+
 RUN_OF_GRAPH = (
     "what one real run of the captured graph allocated; a whole eager run needs more where Python "
     "references keep tensors alive (memplan observe)"
@@ -67,3 +99,8 @@ def scope_words(scope: Scope) -> str:
 def scope_summary(scope: Scope, counted: str = "") -> dict[str, str]:
     """The scope of figures as every `--json` has it; `counted` in words of their own where there are some."""
     return {"scope": str(scope), "counted": counted or scope_words(scope)}
+
+
+def assumed_summary(basis: Basis) -> dict[str, list[str]]:
+    """What figures assume, as every `--json` has it."""
+    return {"assumed": list(basis.assumed), "doubts": list(basis.doubts)}

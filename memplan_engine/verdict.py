@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from memplan_engine.scope import OF_COMPILED_RUNS, Basis, Scope
+
 
 class Verdict(StrEnum):
     """Whether something fits into a capacity."""
@@ -21,22 +23,38 @@ class Reason(StrEnum):
     UNKNOWN_SIZES = "some sizes depend on the data"
     PARTIAL = "the recording is partial"
     COMPILED = "the run is compiled, and the figure is of its eager Python"
+    ASSUMED = "some values are assumed"
 
     @property
     def meaning(self) -> str:
         """Its meaning for the figures, in one sentence."""
         if self is Reason.COMPILED:
             return "The compiled run may hold more or less than the figures count"
+        if self is Reason.ASSUMED:
+            return "With other values a run may hold more or less than the figures count"
         return "A run may hold more than the figures count"
+
+
+EITHER_WAY = frozenset({Reason.COMPILED, Reason.ASSUMED})
+"""Reasons for which a run may hold less than its figures count, too."""
+
+
+def doubt_of(scope: Scope, basis: Basis) -> Reason | None:
+    """Return why a run may hold something else than figures of `scope` and `basis`; None for no reason."""
+    if scope in OF_COMPILED_RUNS or basis.compiled:
+        return Reason.COMPILED
+    if scope is Scope.PART:
+        return Reason.PARTIAL
+    return Reason.ASSUMED if basis.doubts else None
 
 
 def doubted(verdict: Verdict, reason: Reason | None) -> tuple[Verdict, Reason | None]:
     """Return UNDECIDED and `reason` where that leaves `verdict` open, else `verdict` and None.
 
     Of a run that may hold more than its figures count it is open whether it fits; that it does not is proved.
-    The figures of a compiled run's Python prove neither.
+    Where it may hold less, too (EITHER_WAY), they prove neither.
     """
-    if reason is None or (verdict is Verdict.DOES_NOT_FIT and reason is not Reason.COMPILED):
+    if reason is None or (verdict is Verdict.DOES_NOT_FIT and reason not in EITHER_WAY):
         return verdict, None
     return Verdict.UNDECIDED, reason
 

@@ -24,7 +24,7 @@ ROOMS: dict[str, str] = {
     "system": "errors",
     "accelerators": "errors",
     "scope": "",
-    "verdict": "",
+    "verdict": "scope",
     "graph": "errors scope",
     "callers": "kernels graph",
     "control_flow": "graph",
@@ -59,7 +59,7 @@ ROOMS: dict[str, str] = {
         "plan verify strategies strategies.constructive strategies.search"
     ),
     "diffing": "kernels errors units graph schedule problem profile plan analysis",
-    "recordings": ("errors units scope graph callers problem profile bounds plan strategies planner"),
+    "recordings": ("errors units scope verdict graph callers problem profile bounds plan strategies planner"),
     "allocator": "verdict kernels.allocator errors units accelerators problem recordings",
     "symbolic": (
         "kernels.shared_objects errors system scope graph schedule problem lifetimes bounds "
@@ -139,7 +139,7 @@ ROOMS: dict[str, str] = {
         "feasibility what_if what_if.suggestions formats.memplan_json preparation advice fx_estimator "
         "plotting"
     ),
-    "reporters.allocator": "verdict units allocator recordings reporters",
+    "reporters.allocator": "scope verdict units allocator recordings reporters",
     "reporters.devices": "verdict units accelerators devices recordings reporters",
     "reporters.fit": "verdict units graph analysis rewrites feasibility advice reporters",
     "reporters.html": ("errors units system problem profile plan verify analysis plotting reporters"),

@@ -30,7 +30,7 @@ from memplan_engine.recordings.allocator_recording import (
 )
 from memplan_engine.recordings.observation import Observation
 from memplan_engine.units import count_of
-from memplan_engine.verdict import Reason, Verdict
+from memplan_engine.verdict import Reason, Verdict, doubted
 
 CANDIDATES = tuple(
     map(
@@ -102,27 +102,30 @@ class SettingsAnswer:
     def verdict(self) -> Verdict | None:
         """Return whether every request is met on the device; None without a device.
 
-        FITS: with the most that other things hold there. UNDECIDED: with the least only, as far as a partial
-        recording shows, or of the Python of a compiled run (`reason`).
+        FITS: with the most that other things hold there. UNDECIDED: with the least only, or where a run may
+        hold something else than the recording (`reason`).
         """
-        run = self.on_device
-        if run is None or self.device is None:
-            return None
-        if self.recording.compiled:
-            return Verdict.UNDECIDED
-        if not run.fits or self.recorded_more:
-            return Verdict.DOES_NOT_FIT
-        whole = not self.recording.partial
-        return Verdict.FITS if whole and run.capacity == self.device.least_left else Verdict.UNDECIDED
+        found = self._judged()
+        return None if found is None else found[0]
 
     @property
     def reason(self) -> Reason | None:
         """Return what an undecided verdict depends on; None for any other."""
-        if self.verdict is not Verdict.UNDECIDED:
+        found = self._judged()
+        return None if found is None else found[1]
+
+    def _judged(self) -> tuple[Verdict, Reason | None] | None:
+        run = self.on_device
+        if run is None or self.device is None:
             return None
-        if self.recording.compiled:
-            return Reason.COMPILED
-        return Reason.PARTIAL if self.recording.partial else Reason.OTHERS_HOLD
+        if not run.fits or self.recorded_more:
+            verdict, reason = Verdict.DOES_NOT_FIT, None
+        elif run.capacity == self.device.least_left:
+            verdict, reason = Verdict.FITS, None
+        else:
+            verdict, reason = Verdict.UNDECIDED, Reason.OTHERS_HOLD
+        doubt = self.recording.doubt
+        return doubted(verdict, doubt) if doubt else (verdict, reason)
 
     @property
     def total(self) -> tuple[int, int] | None:
@@ -158,11 +161,11 @@ class SettingsAdvice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers:
-    """`live_bytes` is exact: the most that tensors asked for at once. `chosen` are the settings that were
-    asked about, `others` what else was tried, `notes` what the figures leave out. Of a partial recording
-    (`partial` says why) live and reserved bytes are the least, and nothing else is tried. Where a predicted
-    run has blocks that other streams used (`record_stream`), all of these have them come back as late as they
-    can, and `earliest` is the run in which they come back at once."""
+    """`live_bytes` are the most that tensors asked for at once, exact unless the recording is in `doubt`.
+    `chosen` are the settings that were asked about, `others` what else was tried, `notes` what the figures
+    leave out. Of a partial recording (`partial` says why) live and reserved bytes are the least, and nothing
+    else is tried. Where a predicted run has blocks that other streams used (`record_stream`), all of these
+    have them come back as late as they can, and `earliest` is the run in which they come back at once."""
 
     name: str
     live_bytes: int
@@ -300,7 +303,8 @@ def _doubts(
 def _notes(source: Recording | Observation, chosen: SettingsAnswer) -> tuple[str, ...]:
     """What the figures leave out, and what they rest on."""
     run, settings, partial = chosen.run, chosen.settings, chosen.recording.partial
-    notes = []
+    basis = chosen.recording.basis
+    notes = list(basis.remarks)
     if partial:
         notes.append(
             f"this recording is a part of a run: {partial_words(partial)}; the run may have needed more, and "

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from memplan_engine.graph import Role, storage_bytes, unknown_sizes
+from memplan_engine.graph import Role, Symbol, storage_bytes, unknown_sizes
 from memplan_engine.problem import Problem
-from memplan_engine.scope import OF_COMPILED_RUNS, Scope, scope_summary, scope_words
+from memplan_engine.scope import OF_COMPILED_RUNS, Basis, Scope, assumed_summary, scope_summary, scope_words
 from memplan_engine.units import exact, format_bytes, format_percent
-from memplan_engine.verdict import Reason, Verdict, verdict_text
+from memplan_engine.verdict import EITHER_WAY, Reason, Verdict, doubt_of, verdict_text
 
 if TYPE_CHECKING:
     from memplan_engine.plan import Plan
@@ -32,13 +33,33 @@ CALLS = {"If", "Loop", "Scan", "SequenceMap"}
 
 
 def counted(problem: Problem) -> str:
-    """Return what figures of `problem` count, which ops hold more than is known, and its graph's notes."""
+    """Return what figures of `problem` count, which ops hold more than is known, and `remarks` on them."""
     sentence = scope_words(problem.scope)
     if problem.scope is Scope.GRAPH and (cells := sorted(CELLS & _kinds(problem))):
         sentence += f", those of {', '.join(cells)} may be several times as large"
     calls = unknown_insides(problem)
     sentence = f"{sentence}; the insides of {', '.join(calls)} are not planned" if calls else sentence
-    return "; ".join((sentence, *(problem.origin.graph.notes if problem.origin else ())))
+    return "; ".join((sentence, *remarks(problem)))
+
+
+def remarks(problem: Problem) -> tuple[str, ...]:
+    """Return what figures of `problem` are of besides what they count, a clause each."""
+    return remarks_on(problem.basis, problem.origin.graph.symbols if problem.origin else ())
+
+
+def remarks_on(basis: Basis, symbols: Sequence[Symbol]) -> tuple[str, ...]:
+    """Return the remarks of `basis`, and at which values of `symbols` figures are."""
+    return (*at_sizes(symbols), *basis.remarks)
+
+
+def at_sizes(symbols: Sequence[Symbol]) -> tuple[str, ...]:
+    """Return at which values of `symbols` figures are, and how to set those that nobody has set; () without
+    any."""
+    known = [each for each in symbols if each.hint is not None]
+    own = " ".join(f"--symbol {each.name}=…" for each in known if not each.given)
+    values = ", ".join(f"{each} = {each.hint:,}" for each in known)
+    others = f", the graph's own {'sizes' if len(known) > 1 else 'size'} unless set ({own})" if own else ""
+    return (f"at {values}{others}",) if known else ()
 
 
 def unknown_insides(problem: Problem) -> tuple[str, ...]:
@@ -60,33 +81,34 @@ def unknown_insides(problem: Problem) -> tuple[str, ...]:
 def doubt(problem: Problem) -> Reason | None:
     """Return why a run may hold something else than every figure of `problem`; None for no reason.
 
-    With a doubt whatever fits is undecided, and figures are "at least" (`holds_at_least`). With COMPILED they
-    are no limit either way, and what does not fit is undecided, too.
+    With a doubt whatever fits is undecided, and figures are "at least" (`holds_at_least`). With some
+    (`EITHER_WAY`) they are no limit either way, and what does not fit is undecided, too.
     """
-    if problem.scope in OF_COMPILED_RUNS:
-        return Reason.COMPILED
-    if problem.scope is Scope.PART:
-        return Reason.PARTIAL
-    if unknown_insides(problem):
-        return Reason.UNKNOWN_INSIDE
-    if problem.origin and unknown_sizes(problem.origin.graph):
-        return Reason.UNKNOWN_SIZES
-    return None
+    found = doubt_of(problem.scope, problem.basis)
+    if found is None and unknown_insides(problem):
+        found = Reason.UNKNOWN_INSIDE
+    if found is None and problem.origin and unknown_sizes(problem.origin.graph):
+        found = Reason.UNKNOWN_SIZES
+    return found
 
 
 def holds_at_least(problem: Problem) -> bool:
     """Return whether a run holds what the figures of `problem` count, and may hold more."""
-    return doubt(problem) not in (None, Reason.COMPILED)
+    return doubt(problem) not in (None, *EITHER_WAY)
 
 
 def _kinds(problem: Problem) -> set[str]:
     return {op.kind for op in problem.origin.graph.ops} if problem.origin else set()
 
 
-def claim_summary(problem: Problem) -> dict[str, str]:
+def claim_summary(problem: Problem) -> dict[str, str | list[str]]:
     """What the figures of a plan of `problem` count, and what its arena is optimal for if it meets its bound:
     for machines."""
-    return {**scope_summary(problem.scope, counted(problem)), "optimal_for": optimal_for(problem)}
+    return {
+        **scope_summary(problem.scope, counted(problem)),
+        **assumed_summary(problem.basis),
+        "optimal_for": optimal_for(problem),
+    }
 
 
 def workspace_name(problem: Problem) -> str:
@@ -116,9 +138,14 @@ def optimal_for(problem: Problem) -> str:
     if problem.scope in OF_COMPILED_RUNS:
         return "the eager run, not the compiled one"
     if problem.origin is None:
-        return "what the run allocated" if problem.scope is Scope.EAGER else "the buffers listed"
+        listed = problem.scope is Scope.BUFFERS
+        return "the buffers listed" if listed else f"what the run allocated{_if_assumed(problem)}"
     qualifier = " of known size" if unknown_sizes(problem.origin.graph) else ""
-    return f"the graph's storages{qualifier}{_outside(problem)}"
+    return f"the graph's storages{qualifier}{_outside(problem)}{_if_assumed(problem)}"
+
+
+def _if_assumed(problem: Problem) -> str:
+    return " with assumed values" * bool(problem.basis.doubts)
 
 
 def _outside(problem: Problem) -> str:
@@ -132,7 +159,7 @@ def verdict(plan: Plan) -> str:
         return ""
     origin = plan.problem.origin
     sizes = " for known sizes" * bool(origin and unknown_sizes(origin.graph))
-    return f"arena optimal{sizes}{_outside(plan.problem)}"
+    return f"arena optimal{sizes}{_outside(plan.problem)}{_if_assumed(plan.problem)}"
 
 
 def over_bound(plan: Plan) -> str:

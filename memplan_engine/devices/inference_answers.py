@@ -45,8 +45,8 @@ class InferenceAnswer:
 
     @property
     def reason(self) -> Reason | None:
-        """Return COMPILED where a compiled run leaves more or less; None for no reason."""
-        return Reason.COMPILED if self.answers.chosen.recording.compiled else None
+        """Return why a run may leave more or less than the recording says; None for no reason."""
+        return self.answers.chosen.recording.doubt
 
     @property
     def reserved_bytes(self) -> int:

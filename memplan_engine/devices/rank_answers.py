@@ -75,9 +75,7 @@ class DeviceAnswers:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the figures rest on and leave out, each said once."""
-        flows = [each.run.observation.flow for each in self.ranks]
-        assumed = [f"taken: {note}" for flow in flows if flow is not None for note in flow.assumed]
-        return tuple(dict.fromkeys([*assumed, *(note for each in self.ranks for note in each.answers.notes)]))
+        return tuple(dict.fromkeys(note for each in self.ranks for note in each.answers.notes))
 
 
 def device_answers(

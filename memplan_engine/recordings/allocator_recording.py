@@ -16,6 +16,8 @@ from memplan_engine.callers import Stacks
 from memplan_engine.errors import InputError
 from memplan_engine.graph import MAX_BYTES
 from memplan_engine.problem import Ints
+from memplan_engine.scope import NO_BASIS, Basis, Scope
+from memplan_engine.verdict import Reason, doubt_of
 
 Rows = NDArray[Any]
 
@@ -112,7 +114,8 @@ class Recording:
     is called, where that is not by its caller. `settings` are the allocator's, where a file says them, as
     `PYTORCH_CUDA_ALLOC_CONF` has them. `allocated` are the bytes of all blocks in use at each step where a
     file says them, those included that it does not name. `partial` says why this is a part of a run, and is
-    empty for a whole one. With `compiled` it is of the Python of a run that `torch.compile` compiles."""
+    empty for a whole one. `source` is what it is of, a real run (EAGER) or a predicted one, and `basis` what
+    that rests on."""
 
     name: str
     device: int
@@ -126,7 +129,18 @@ class Recording:
     settings: str = ""
     allocated: Ints | None = None
     partial: tuple[Partial, ...] = ()
-    compiled: bool = False
+    source: Scope = Scope.EAGER
+    basis: Basis = NO_BASIS
+
+    @property
+    def scope(self) -> Scope:
+        """What its figures count."""
+        return Scope.PART if self.partial else self.source
+
+    @property
+    def doubt(self) -> Reason | None:
+        """Return why a run may hold something else than its figures; None for no reason."""
+        return doubt_of(self.scope, self.basis)
 
     @property
     def steps(self) -> int:

@@ -33,6 +33,7 @@ from memplan_engine.recordings.observed_flow import (
     counted,
     fullest_device,
 )
+from memplan_engine.scope import NO_BASIS, Scope
 
 CPU = HOST
 NO_OP, NO_KERNEL = -1, -1
@@ -285,7 +286,8 @@ def observation_recording(
         np.zeros(0, BLOCK),
         stacks,
         labels=labels,
-        compiled=observation.flow is not None and observation.flow.compiled,
+        source=Scope.EAGER if observation.flow is None else observation.flow.scope,
+        basis=NO_BASIS if observation.flow is None else observation.flow.basis,
     )
 
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from memplan_engine.graph import Source
 from memplan_engine.problem import Ints
-from memplan_engine.scope import Scope
+from memplan_engine.scope import Basis, Scope
+from memplan_engine.units import count_of
 
 BEFORE, HELD = -1, -1
 """In place of the op that made a storage: none, it was there before the run. In place of the op after which
@@ -88,12 +89,14 @@ class Flow:
     its module ("" for none), the place of its line in `sources` (NO_SOURCE for none), its device (−1 is the
     CPU) and its stream. `steps` training steps were run, 0 of what is none, of which the last is here;
     `step_peaks` are the most bytes that each held beside what was there when it began. `assumed` says in
-    words what was not known (values, the device), and what was taken for it. `scratch` is, by a calibration,
-    what the kernel of each op takes for itself, bytes; None where nobody has asked. `calibration` then says
-    in words how good that is. `waits` are storages that another stream had used when they went
-    (`record_stream`), each with the last op that had begun when the host had waited for that stream, HELD if
-    it never has: up to there the allocator may keep its block from others. With `compiled` an op came from
-    what `torch.compile` makes, and ran as its Python."""
+    words what was not known (values, the device), and what was taken for it; with `doubts`, some of these, a
+    real run may hold something else. `scratch` is, by a calibration, what the kernel of each op takes for
+    itself, bytes; None where nobody has asked. `calibration` then says in words how good that is. `waits` are
+    storages that another stream had used when they went (`record_stream`), each with the last op that had
+    begun when the host had waited for that stream, HELD if it never has: up to there the allocator may keep
+    its block from others. With `compiled` an op came from what `torch.compile` makes, and ran as its Python.
+    `stopped`: a script was ended with the last of its `steps`, before its own end. `batches` is how many each
+    data loader gave each time that had more, 0 where none had."""
 
     reads: Numbers
     writes: Numbers
@@ -112,6 +115,22 @@ class Flow:
     calibration: str = ""
     waits: tuple[tuple[int, int], ...] = ()
     compiled: bool = False
+    doubts: tuple[str, ...] = ()
+    stopped: bool = False
+    batches: int = 0
+
+    @property
+    def basis(self) -> Basis:
+        """What its figures rest on; what lies on the host apart."""
+        notes = []
+        if self.stopped:
+            steps = f"of the first {count_of(self.steps, 'training step')}"
+            notes.append(f"{steps}: what the script does after that is not counted")
+        if self.batches:
+            notes.append(
+                f"of a data loader with more than {self.batches:,} batches the first {self.batches:,}"
+            )
+        return Basis(tuple(notes), self.assumed, self.doubts)
 
     @property
     def scope(self) -> Scope:

@@ -100,12 +100,10 @@ def observation_graph(observation: Observation, device: int | None = None) -> Gr
         in_order["constants"],
         scope=flow.scope,
     )
-    return check_graph(replace(graph, notes=_notes(flow)), observation.name)
-
-
-def _notes(flow: Flow) -> tuple[str, ...]:
     nbytes, _ = host_peak(flow)
-    return (f"on the host up to {format_bytes(nbytes)} more",) if nbytes else ()
+    host = (f"on the host up to {format_bytes(nbytes)} more",) if nbytes else ()
+    graph = replace(graph, notes=(*flow.basis.notes, *host), assumed=flow.assumed, doubts=flow.doubts)
+    return check_graph(graph, observation.name)
 
 
 def _ops(

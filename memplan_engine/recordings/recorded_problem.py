@@ -17,7 +17,6 @@ from memplan_engine.planner import adopt, make_plan
 from memplan_engine.problem import Ints, Problem, make_problem
 from memplan_engine.recordings.allocator_recording import Action, Recording, Rows
 from memplan_engine.recordings.observation import Level, Observation, observation_recording
-from memplan_engine.scope import Scope
 from memplan_engine.units import format_bytes
 
 
@@ -247,7 +246,7 @@ RECORDED = "recorded"
 def recording_problem(recording: Recording, spans: Spans | None = None) -> Problem:
     """Every allocation as a buffer of the size that was requested, live from its event to its free.
 
-    The scope is EAGER, PART for a part of a run, or UNCOMPILED for the Python of a compiled one.
+    Its scope and basis are the recording's.
     Step k is after the k-th event, step 0 before the first. Names are the line that asked for the memory and
     a number; `provenance` has the line. Offsets are multiples of 512 bytes, or of what all addresses are
     multiples of.
@@ -267,14 +266,9 @@ def recording_problem(recording: Recording, spans: Spans | None = None) -> Probl
         steps=recording.steps,
         name=recording.name,
         callers=callers,
-        scope=_scope(recording),
+        scope=recording.scope,
+        basis=recording.basis,
     )
-
-
-def _scope(recording: Recording) -> Scope:
-    if recording.compiled:
-        return Scope.UNCOMPILED
-    return Scope.PART if recording.partial else Scope.EAGER
 
 
 def observed_problem(

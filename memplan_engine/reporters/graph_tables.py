@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from memplan_engine.analysis.buffer_names import names_of_ops, tensor_names
+from memplan_engine.analysis.claims import remarks_on
 from memplan_engine.analysis.managed_values import ManagedValue, Reason, summarise
 from memplan_engine.calibration.kernel_table import Calibration, Formula
 from memplan_engine.errors import one_line
@@ -25,7 +26,7 @@ from memplan_engine.reporters.rich_tables import (
     plain_text,
 )
 from memplan_engine.rewrites import reuse
-from memplan_engine.scope import Scope, scope_summary, scope_words
+from memplan_engine.scope import Scope, assumed_summary, scope_summary, scope_words
 from memplan_engine.units import count_of, format_bytes, format_percent
 
 if TYPE_CHECKING:
@@ -35,10 +36,15 @@ MANAGED = "the graph's storages, one by one; temporaries inside ops have no valu
 UNLISTED = (Reason.CONSTANT, Reason.GRAPH_INPUT, Reason.ALIAS)
 
 
-def values_summary(values: Sequence[ManagedValue]) -> dict[str, Any]:
+def _counted(graph: Graph, words: str) -> str:
+    """Return `words` on what figures of `graph` count, with the remarks on them."""
+    return "; ".join((words, *remarks_on(graph.basis, graph.symbols)))
+
+
+def values_summary(graph: Graph, values: Sequence[ManagedValue]) -> dict[str, Any]:
     """Every value with its reason, and what stays outside a plan by reason; bytes."""
     return {
-        **scope_summary(Scope.GRAPH, MANAGED),
+        **scope_summary(Scope.GRAPH, _counted(graph, MANAGED)),
         "managed": sum(value.managed for value in values),
         "managed_bytes": sum(value.nbytes for value in values if value.managed),
         "outside": [
@@ -84,7 +90,7 @@ def values_tables(graph: Graph, values: Sequence[ManagedValue], every_row: bool)
     )
     columns = ("not planned", *in_graph(), "why", *numbers("size"))
     listing = make_table(columns, rows, rest=more(unplanned, shown))
-    return [reasons, *([listing] if unplanned else []), plain_text(f"counted: {MANAGED}")]
+    return [reasons, *([listing] if unplanned else []), plain_text(f"counted: {_counted(graph, MANAGED)}")]
 
 
 def estimates_table(title: str, estimates: Sequence[EstimateEntry]) -> Table:
@@ -103,7 +109,8 @@ def reuse_summary(rows: Sequence[reuse.Saving]) -> dict[str, Any]:
     both = rows[-1].reused
     graph = both.graph
     return {
-        **scope_summary(graph.scope),
+        **scope_summary(graph.scope, _counted(graph, scope_words(graph.scope))),
+        **assumed_summary(graph.basis),
         "ways": reuse.savings_table(tuple(rows)),
         "rewritten": reuse.rewrites_table(both),
         "kept": reuse.kept_table(both),
@@ -113,9 +120,8 @@ def reuse_summary(rows: Sequence[reuse.Saving]) -> dict[str, Any]:
 def reuse_tables(graph: str, rows: Sequence[reuse.Saving], every_row: bool = False) -> list[RenderableType]:
     """A row a way, then what both together rewrite, then the reasons for what they leave."""
     both = rows[-1].reused
-    counts = plain_text(
-        f"counted in the peak: {scope_words(both.graph.scope)}; the arena holds storages only"
-    )
+    words = _counted(both.graph, scope_words(both.graph.scope))
+    counts = plain_text(f"counted in the peak: {words}; the arena holds storages only")
     return [
         _savings_table(graph, rows),
         counts,

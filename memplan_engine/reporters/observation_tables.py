@@ -29,7 +29,7 @@ from memplan_engine.recordings.observed_graph import observation_graph
 from memplan_engine.recordings.recorded_problem import observed_problem
 from memplan_engine.reporters.plan_tables import peak_table
 from memplan_engine.reporters.rich_tables import plain_text
-from memplan_engine.scope import Scope, scope_summary
+from memplan_engine.scope import Scope, assumed_summary, scope_summary, scope_words
 from memplan_engine.units import exact, format_bytes, format_seconds
 
 LEVELS = {
@@ -65,7 +65,7 @@ def _predicted(observation: Observation) -> dict[str, Any]:
     assert flow is not None
     fullest = fullest_device(flow)
     return {
-        **scope_summary(flow.scope),
+        **scope_summary(flow.scope, "; ".join((scope_words(flow.scope), *flow.basis.notes))),
         "device": fullest,
         **_on_device(observation, flow, fullest),
         "devices": [{"device": each, **_on_device(observation, flow, each)} for each in devices_of(flow)],
@@ -73,7 +73,8 @@ def _predicted(observation: Observation) -> dict[str, Any]:
         "steps": flow.steps,
         "step_peaks": list(flow.step_peaks),
         "compiled": flow.compiled,
-        "assumed": list(flow.assumed),
+        **assumed_summary(flow.basis),
+        "stopped": flow.stopped,
         "calibration": flow.calibration or None,
     }
 
@@ -163,7 +164,7 @@ def _predicted_tables(observation: Observation, all_rows: bool) -> list[Renderab
     if said["host"]:
         table.add_row("on the host", plain_text(f"{_peak_words(said['host'])}; in none of these figures"))
     table.add_row("counted", said["counted"])
-    for note in said["assumed"]:
+    for note in observation.flow.basis.assumed_words if observation.flow else ():
         table.add_row("assumed", plain_text(note))
     if said["calibration"]:
         table.add_row("calibration", plain_text(said["calibration"]))

@@ -46,7 +46,7 @@ from memplan_engine.reporters.rich_tables import (
     paths,
     plain_text,
 )
-from memplan_engine.scope import Scope, scope_summary, scope_words
+from memplan_engine.scope import Scope, assumed_summary, scope_summary
 from memplan_engine.strategies.constructive.orders import planner_words
 from memplan_engine.units import count_of, exact, format_bytes, format_percent, format_seconds, format_span
 from memplan_engine.verdict import Reason
@@ -73,7 +73,6 @@ def plan_table(plan: Plan, cut_by: str = "") -> RenderableType:
         ("planned in", effort(plan)),
         ("counted", counted(problem)),
         *_objects(plan),
-        ("symbols", symbol_values(problem)),
         ("not planned", left_out(problem)),
     ]
     style = "green" if plan.optimal and doubt(problem) is None else ""
@@ -114,12 +113,6 @@ def _objects(plan: Plan) -> list[tuple[str, str]]:
         ("shared objects", f"{summary.objects}, {exact(summary.objects_bytes)}"),
         ("their bound", f"{exact(summary.objects_bound)}, the sum of positional maxima, {over}"),
     ]
-
-
-def symbol_values(problem: Problem) -> str:
-    """ "batch = 8, seq = 128": at which values the sizes are; "" without symbols."""
-    symbols = problem.origin.graph.symbols if problem.origin else ()
-    return ", ".join(f"{each} = {each.hint:,}" for each in symbols if each.hint is not None)
 
 
 def lesson(about: About) -> list[RenderableType]:
@@ -225,7 +218,7 @@ def layout_table(layout: Layout, problem: Problem, every_row: bool = False) -> R
     regions = make_table(columns, rows, f"{format_bytes(layout.nbytes)} total")
     headings = ("region", "entry", *in_graph(), *numbers("address", "offset", "bytes", "size"))
     entries = make_table(headings, _entries(layout, problem, every_row))
-    counted_line = plain_text(f"counted: {scope_words(layout.scope)}")
+    counted_line = plain_text(f"counted: {counted(problem)}")
     return Group(regions, *_held(problem), entries, counted_line)
 
 
@@ -340,6 +333,7 @@ def peak_summary(peak: Peak, problem: Problem) -> dict[str, Any]:
         "peak_step": peak.step,
         "peak_bytes": peak.nbytes,
         **scope_summary(peak.scope, peak.counted),
+        **assumed_summary(problem.basis),
         "on_device": _on_device(problem),
         "workspace_bytes": peak.workspace_bytes,
         "ops": [op.name for op in peak.ops],
@@ -357,7 +351,8 @@ def layout_summary(layout: Layout, problem: Problem) -> dict[str, Any]:
     what is held at the fullest step, by category."""
     return {
         "bytes": layout.nbytes,
-        **scope_summary(layout.scope),
+        **scope_summary(layout.scope, counted(problem)),
+        **assumed_summary(problem.basis),
         "on_device": _on_device(problem),
         "regions": [
             {

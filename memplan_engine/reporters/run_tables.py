@@ -230,7 +230,7 @@ def counted_sentence(run: RunFile) -> str:
     if not run.predicted:
         return scope_words(Scope.EAGER)
     if run.curves.keys() == {"predicted"}:
-        return scope_words(Scope(run.scope))
+        return "; ".join((scope_words(Scope(run.scope)), *run.remarks))
     return f"predicted: {scope_words(Scope(run.scope))}; measured: {RUN_OF_GRAPH}"
 
 

@@ -60,7 +60,10 @@ def resolve(graph: Graph, values: Mapping[str, int] | None = None) -> Graph:
     for tensor in tensors:
         if tensor.layout or tensor.formulas or tensor.storage in varied:
             _check_span(tensor, whole[tensor.storage], sizes)
-    symbols = tuple(replace(symbol, hint=at[symbol.name]) for symbol in graph.symbols)
+    given = values or {}
+    symbols = tuple(
+        replace(each, hint=at[each.name], given=each.given or each.name in given) for each in graph.symbols
+    )
     ops, scope = graph.ops, graph.scope
     if symbols != graph.symbols:
         ops = tuple(replace(op, workspace=_workspace(op, sizes)) for op in graph.ops)

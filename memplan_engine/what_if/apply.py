@@ -103,6 +103,7 @@ class _Draft:
             callers=problem.callers.select(source) if problem.callers else None,
             ids=_ids(problem, names, source),
             scope=problem.scope,
+            basis=problem.basis,
         )
         return Edited(edited, source)
 

@@ -66,7 +66,7 @@ def test_the_fullest_rank_and_what_lies_beside() -> None:
     assert answers.fullest.total_bytes[0] == 400 * MIB + beside
     assert answers.fullest.total_bytes[1] == 400 * MIB + CONTEXT.most_bytes + NCCL.most_bytes + 64 * MIB
     assert answers.fullest.peak == ("gather (forward)", "train.py:7")
-    assert "taken: a card" in answers.notes
+    assert "assumed: a card" in answers.notes
 
 
 def test_verdicts_at_the_limits() -> None:

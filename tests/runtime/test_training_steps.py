@@ -159,4 +159,6 @@ def test_an_optimizer_that_never_steps_is_named() -> None:
 
     flow = recorded(never_second)
     assert flow.steps == 12
-    assert "RMSprop, which updates nothing in 12 training steps, as never used" in flow.assumed
+    note = "RMSprop, which updates nothing in 12 training steps, as never used"
+    assert note in flow.assumed
+    assert note in flow.doubts

@@ -11,7 +11,7 @@ from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.widgets.calibration_note import show_calibration
 
 from memplan_engine import Decision, Problem, Verdict
-from memplan_engine.analysis.claims import counted, doubt, left_out, optimal_for, over_bound
+from memplan_engine.analysis.claims import counted, doubt, left_out, optimal_for, over_bound, remarks
 from memplan_engine.analysis.device_memory import on_device
 from memplan_engine.analysis.plan_figures import PlanFigures
 from memplan_engine.analysis.tied_peaks import tied_peaks
@@ -20,7 +20,7 @@ from memplan_engine.reporters.figure_list import Card, figure_cards
 from memplan_engine.reporters.peak_report import difference_headline, headline
 from memplan_engine.reporters.plan_tables import certificate, planner
 from memplan_engine.units import format_bytes
-from memplan_engine.verdict import Reason
+from memplan_engine.verdict import EITHER_WAY, Reason
 
 MOST_VIOLATIONS = 20
 MOST_TIES = 16
@@ -68,7 +68,7 @@ def show_figures(facts: PlanFacts, capacity: int | None) -> None:
         if capacity:
             decision = Decision(capacity, plan)
             words, tone, why = CAPACITY[decision.verdict]
-            doubted = decision.placed is Verdict.FITS or decision.reason is Reason.COMPILED
+            doubted = decision.placed is Verdict.FITS or decision.reason in EITHER_WAY
             if decision.reason is not None and doubted:
                 words, why = "Undecided", f"{decision.reason}. {decision.reason.meaning}"
             room = capacity - plan.arena_bytes
@@ -156,8 +156,7 @@ def _notes(facts: PlanFacts) -> list[str]:
     unknown = left_out(problem)
     # What else an eager run holds stands with the arena.
     scope = counted(problem).partition(": ")[0]
-    own = problem.origin.graph.notes if problem.origin else ()
-    notes += [f"counted: {scope}", *(note for note in own if note not in scope)]
+    notes += [f"counted: {scope}", *(remark for remark in remarks(problem) if remark not in scope)]
     return [*notes, *([f"not planned: {unknown}"] if unknown else [])]
 
 

@@ -40,7 +40,7 @@ def values(
     managed = managed_values(graph)
     show(
         as_json,
-        lambda: graph_tables.values_summary(managed),
+        lambda: graph_tables.values_summary(graph, managed),
         lambda: graph_tables.values_tables(graph, managed, all_rows),
     )
 

@@ -57,7 +57,10 @@ class StoragesEntry(Strict):
 class FlowEntry(Strict):
     """Of each op the storages that it reads and writes, as places in `storages`, its stage, its module, and
     the place of its line in `sources` (−1 for none). `steps` training steps were run, of which the last is
-    here; `assumed` are values that were not known and what was taken for them. `scratch`, where a calibration
+    here; `assumed` are values that were not known and what was taken for them. With `doubts`, some of these,
+    a run may hold something else; a file without has doubts about all of them. `stopped`: a script was ended
+    with the last of its steps. `batches` is how many each data loader gave that had more, 0 where none had.
+    `scratch`, where a calibration
     says it, is what the kernel of each op takes for itself, bytes, and `calibration` how good that is.
     `waiting` are places of storages that another stream had used when they went, `waited` the op after which
     the host knew that stream to be done (−1: never). `compiled`: `torch.compile` compiles some of the run,
@@ -80,6 +83,9 @@ class FlowEntry(Strict):
     waiting: Counts = ()
     waited: Places = ()
     compiled: bool = False
+    doubts: tuple[str, ...] | None = None
+    stopped: bool = False
+    batches: Count = 0
 
 
 class FlowFile(ObservationFile):
@@ -127,6 +133,9 @@ def file_with_flow(observation: Observation) -> FlowFile:
         "waiting": tuple(storage for storage, _ in flow.waits),
         "waited": tuple(op for _, op in flow.waits),
         "compiled": flow.compiled,
+        "doubts": flow.doubts,
+        "stopped": flow.stopped,
+        "batches": flow.batches,
     }
     return FlowFile.model_validate({**head.model_dump(), "version": 2, "flow": entry})
 
@@ -166,6 +175,9 @@ def observation_with_flow(file: FlowFile, source: str) -> Observation:
         entry.calibration,
         _waits(entry, storages, n, source),
         entry.compiled,
+        entry.assumed if entry.doubts is None else entry.doubts,
+        entry.stopped,
+        entry.batches,
     )
     others = {}
     if file.levels.allocator is not None:

@@ -27,13 +27,14 @@ from memplan_engine.scope import Scope
 
 class SymbolEntry(Strict):
     """A size from `low` to `high` (no limit without); without `hint` it depends on the data. `called` is its
-    name in the file that the graph was read from, where that is another one."""
+    name in the file that the graph was read from, where that is another one. `given`: somebody has set it."""
 
     name: str
     low: Count = 1
     high: Count | None = None
     hint: Count | None = None
     called: str = ""
+    given: bool = False
 
 
 class TensorEntry(Strict):
@@ -103,7 +104,9 @@ class GraphBody(Strict):
 
     Without `storages` every storage takes the size of its largest tensor, in the order in which the
     tensors name them. `scope` says what the storages and the ops' workspaces together are all of: "graph"
-    where the temporaries inside ops are unknown. `notes` say what else there is to know of its figures.
+    where the temporaries inside ops are unknown. `notes` say what else there is to know of its figures,
+    `assumed` which values a predicted run took for granted; with `doubts`, some of these, a run may hold
+    something else. `compiled`: it is of Python that `torch.compile` compiles.
     """
 
     name: str = "graph"
@@ -117,6 +120,9 @@ class GraphBody(Strict):
     symbols: Annotated[tuple[SymbolEntry, ...], FailFast()] = ()
     scope: ScopeName = "graph"
     notes: Names = ()
+    assumed: Names = ()
+    doubts: Names = ()
+    compiled: bool = False
 
 
 class EstimateEntry(Strict):
@@ -172,9 +178,12 @@ def graph_from(body: GraphBody, source: str) -> Graph:
         body.inputs,
         body.outputs,
         body.constants,
-        tuple(Symbol(entry.name, entry.low, entry.high, entry.hint, entry.called) for entry in body.symbols),
+        tuple(Symbol(**entry.model_dump()) for entry in body.symbols),
         Scope(body.scope),
         body.notes,
+        body.assumed,
+        body.doubts,
+        body.compiled,
     )
     return check_graph(graph, source)
 
@@ -297,6 +306,9 @@ def _fields(graph: Graph) -> dict[str, object]:
         "symbols": tuple(SymbolEntry(**_values(symbol)) for symbol in graph.symbols),
         "scope": graph.scope.value,
         "notes": graph.notes,
+        "assumed": graph.assumed,
+        "doubts": graph.doubts,
+        "compiled": graph.compiled,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated, Literal
 
 from pydantic import FailFast
@@ -13,7 +14,7 @@ from memplan_engine.formats.memplan_json.graph_format import GraphBody, body_of,
 from memplan_engine.formats.memplan_json.json_base import Count, Counts, Names, ScopeName, Strict
 from memplan_engine.problem import FREE, Gap, Origin, Problem, make_problem
 from memplan_engine.schedule import Schedule, check_schedule, sequential
-from memplan_engine.scope import Scope
+from memplan_engine.scope import NO_BASIS, Basis, Scope
 
 
 class GapEntry(Strict):
@@ -40,6 +41,16 @@ class OriginEntry(Strict):
     schedule: ScheduleEntry | None = None
 
 
+class BasisEntry(Strict):
+    """What figures rest on: `notes`, what a predicted run `assumed`, with which of that a run may hold
+    something else (`doubts`), and whether `torch.compile` compiles the Python they are of."""
+
+    notes: Names = ()
+    assumed: Names = ()
+    doubts: Names = ()
+    compiled: bool = False
+
+
 class ProblemBody(Strict):
     """A problem inside another file, a value a buffer in each column.
 
@@ -47,7 +58,8 @@ class ProblemBody(Strict):
     it all may be. Without `names` the buffers are "0", "1", …; without `steps` the last end is the last.
     `callers` says of the buffers of a recording which line of code asked for them. `ids` is what the list
     they come from calls the buffers, where it has names beside its ids. `scope` says what the buffers are all
-    of; with an `origin` its graph says so, without either they are a list of buffers.
+    of; with an `origin` its graph says so, without either they are a list of buffers. `basis` is what
+    that rests on.
     """
 
     name: str = "problem"
@@ -63,6 +75,7 @@ class ProblemBody(Strict):
     callers: CallersEntry | None = None
     ids: Names = ()
     scope: ScopeName | None = None
+    basis: BasisEntry | None = None
 
 
 class ProblemFile(ProblemBody):
@@ -97,6 +110,7 @@ def problem_from(body: ProblemBody, source: str) -> Problem:
             callers=callers,
             ids=body.ids or None,
             scope=Scope(body.scope or Scope.BUFFERS),
+            basis=NO_BASIS if body.basis is None else Basis(**body.basis.model_dump()),
         )
     except InputError as error:
         raise InputError(source, error.place, error.found, error.expected) from None
@@ -142,6 +156,7 @@ def _fields(problem: Problem) -> dict[str, object]:
         "callers": entry_of_callers(problem.callers) if problem.callers else None,
         "ids": problem.ids or (),
         "scope": problem.scope.value if problem.origin is None else None,
+        "basis": asdict(problem.basis) if problem.origin is None and problem.basis != NO_BASIS else None,
     }
 
 

@@ -127,6 +127,7 @@ def _predicted_run(observation: Observation, flow: Flow, device: int) -> RunFile
         version=1,
         name=observation.name,
         scope=flow.scope.value,
+        remarks=flow.basis.remarks,
         ops=ops.names,
         kinds=ops.kinds,
         predicted=tuple(flow_live(flow, device).tolist()),

@@ -131,7 +131,8 @@ class RunFile(Strict):
     """A file in the format memplan/run, version 1. Of each op, in order, the most live bytes during it:
     `predicted`, and measured at the levels `dispatch` and `allocator`; () for what is not known. `scope` says
     what `predicted` counts ("eager" where nothing is predicted); what is measured is of scope "eager". An
-    observation of a predicted run has no other curve."""
+    observation of a predicted run has no other curve, and `remarks` on which part of a run it is of and what
+    it assumes."""
 
     format: Literal["memplan/run"]
     version: Literal[1]
@@ -139,6 +140,7 @@ class RunFile(Strict):
     functional: bool = False
     training: bool = False
     scope: ScopeName = "with_temporaries"
+    remarks: Names = ()
     ops: Names
     kinds: Names
     predicted: Counts = ()

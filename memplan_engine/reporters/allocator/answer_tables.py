@@ -15,9 +15,15 @@ from memplan_engine.allocator.simulation import OutOfMemory
 from memplan_engine.recordings.allocator_recording import partial_words, reserved_over_time
 from memplan_engine.recordings.cost import OverTime, thinned
 from memplan_engine.reporters.rich_tables import label_table, make_table, numbers, plain_text
+from memplan_engine.scope import assumed_summary
 from memplan_engine.units import exact, format_bytes, format_percent, format_signed
-from memplan_engine.verdict import Verdict, verdict_text
+from memplan_engine.verdict import Reason, Verdict, verdict_text
 
+LIVE_IN_DOUBT = {
+    Reason.PARTIAL: "at least, of a part of a run",
+    Reason.COMPILED: "of the eager Python; the compiled run holds more or less",
+    Reason.ASSUMED: "with what is assumed; a run may hold more or less",
+}
 MOST_POINTS = 2_000
 MOST_FAILURES = 3
 SIMULATED, RULES_ONLY, RECORDED_MORE = "simulated", "rules only", "as recorded"
@@ -32,8 +38,9 @@ def basis(answer: SettingsAnswer) -> str:
 
 
 def live_basis(answers: Answers) -> str:
-    """Return "exact", or what the live bytes of a part of a run are."""
-    return "at least, of a part of a run" if answers.partial else "exact"
+    """Return "exact", or what the live bytes are where a run may hold something else."""
+    doubt = answers.chosen.recording.doubt
+    return LIVE_IN_DOUBT.get(doubt, "exact") if doubt else "exact"
 
 
 def answers_summary(answers: Answers, what_if: bool = True) -> dict[str, Any]:
@@ -44,6 +51,8 @@ def answers_summary(answers: Answers, what_if: bool = True) -> dict[str, Any]:
     return {
         "name": answers.name,
         "partial": list(answers.partial),
+        "doubt": chosen.recording.doubt,
+        **assumed_summary(chosen.recording.basis),
         "live_bytes": answers.live_bytes,
         "device": None if device is None else _device(device),
         **_settings(chosen, answers.live_bytes),

@@ -24,7 +24,7 @@ from memplan_engine.plotting.bundling import CHART_MODULES, bundle
 from memplan_engine.plotting.svg_figure import escape
 from memplan_engine.reporters.figure_list import PeakColumn, figure_cards, shown_columns, silent_groups
 from memplan_engine.reporters.html.report_data import chart_json, shortened
-from memplan_engine.reporters.plan_tables import certificate, cut_short, effort, symbol_values
+from memplan_engine.reporters.plan_tables import certificate, cut_short, effort
 from memplan_engine.system import write_atomically
 from memplan_engine.units import exact, format_bytes, format_percent, format_seconds
 from memplan_engine.verify.validate import Report, validate_plan
@@ -237,7 +237,6 @@ def making_section(plan: Plan, notes: ReportNotes, version: str) -> str:
         ("Problem", f"{len(problem):,} buffers, {problem.steps:,} steps"),
         ("Counted", counted(problem)),
         ("Fingerprint", problem.fingerprint),
-        ("Symbols", symbol_values(problem)),
         ("Strategy", plan.strategy + (f" ({parameters})" if parameters else "")),
         ("Planned in", effort(plan) if notes.timings else ""),
         ("memplan", version),

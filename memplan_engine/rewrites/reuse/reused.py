@@ -135,6 +135,7 @@ def with_windows(problem: Problem, windows: Mapping[str, tuple[Gap, ...]]) -> Pr
         name=problem.name,
         origin=problem.origin,
         scope=problem.scope,
+        basis=problem.basis,
     )
 
 

@@ -44,10 +44,10 @@ class AskedValues:
 
     def item(self, tensor: torch.Tensor) -> Any:
         """A whole number that nobody knows counts, where a line of the user's asks for it outside of a model;
-        within one a float is calculated with."""
+        a float is calculated with."""
         counts = _is_whole(tensor) and not self.assumed.within_model()
         # Above: the method of the class, and who has called it.
-        if (counts or self._steers(tensor)) and self._is_asked(tensor, sys._getframe(2)):
+        if (counts or tensor.is_floating_point()) and self._is_asked(tensor, sys._getframe(2)):
             return self.assumed.each(tensor)
         return torch._C.TensorBase.item(tensor)
 

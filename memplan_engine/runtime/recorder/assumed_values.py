@@ -60,6 +60,9 @@ class Assumed:
         """Whether a module runs: a model that branches on what it computes is refused."""
         self._drawn: weakref.WeakSet[torch.UntypedStorage] = weakref.WeakSet()
         self.notes: dict[str, None] = {}
+        self.doubts: set[str] = set()
+        """Notes with which a real run may hold something else; those of values that nothing asks for
+        included."""
         self._searches = 0
 
     def answer(self, operator: Any, args: Any, known: KnownValues) -> Any:
@@ -125,7 +128,9 @@ class Assumed:
             if count > 1:
                 spread = order.view(places.movedim(dim, -1).shape).movedim(-1, dim)
         name = operator._schema.name.removeprefix("aten::")
-        known.assume(places, spread, f"what `{name}` chooses {who_asks()} as spread evenly over {size:,}")
+        reason = f"what `{name}` chooses {who_asks()} as spread evenly over {size:,}"
+        self.doubts.add(reason)
+        known.assume(places, spread, reason)
 
     def result(self, operator: Any, args: Any, kwargs: Any, result: Any, known: KnownValues) -> bool | None:
         """What all elements of `result`, which `operator` has given, are taken as; None where nothing is."""
@@ -148,13 +153,13 @@ class Assumed:
         if self._asker(sys._getframe(1)) == LBFGS:
             self.note(f"searches {who_asks()} as going on for as many steps as they may")
             if name == "aten::le" and isinstance(args[1], torch.Tensor):
-                self.note(LINE_SEARCH)
+                self.note(LINE_SEARCH, doubt=True)
             return _goes_on(name, args[1])
         values = [self._number(arg, known) for arg in args[:2]]
         if None in values:
             return None
         if any(isinstance(arg, torch.Tensor) and known.of(arg) is None for arg in args[:2]):
-            self.note(f"a number, compared {who_asks()}, as 1")
+            self.note(f"a number, compared {who_asks()}, as 1", doubt=True)
         return COMPARISONS[name](*values)
 
     def _number(self, arg: Any, known: KnownValues) -> Any:
@@ -176,12 +181,18 @@ class Assumed:
         values = "values" if tensor.dim() else "value"
         self.note(f"the {values} of a tensor of shape {tuple(tensor.shape)}, asked for {who_asks()}, as 1")
         if not tensor.is_floating_point():
-            return UnknownCount(1, who_asks())
-        return UnknownNumber(ONE, who_asks()) if self.within_model() else ONE
+            return UnknownCount(1, who_asks(), self.compared)
+        return UnknownNumber(ONE, who_asks(), None if self.within_model() else self.compared)
 
-    def note(self, note: str) -> None:
-        """Say once that the run rests on `note`."""
+    def note(self, note: str, doubt: bool = False) -> None:
+        """Say once that the run rests on `note`; with `doubt` a real run may hold something else."""
         self.notes[note] = None
+        if doubt:
+            self.doubts.add(note)
+
+    def compared(self, place: str) -> None:
+        """Note that a branch depends on a number that was asked for at `place`."""
+        self.note(f"a number, asked for {place} and compared {who_asks()}, as 1", doubt=True)
 
     def _asks_of_prompts(self, frame: FrameType | None) -> bool:
         while frame is not None and not is_users(frame.f_code.co_filename):

@@ -44,14 +44,15 @@ class Target:
 @dataclass(frozen=True, slots=True)
 class CurrentDevice:
     """What a run is predicted for in this process: whether it `is_cuda`, what gives the number of the current
-    stream of a card, how many `cards` there are, what is `assumed` of it, in words, and the `news` of
-    its streams for `StreamClock`."""
+    stream of a card, how many `cards` there are, what is `assumed` of it, in words, the `news` of its streams
+    for `StreamClock`, and whether the CPU `stands_in` for it, whose kernels may hold something else."""
 
     is_cuda: bool = False
     stream: Callable[[int], int] = lambda card: 0
     cards: int = 1
     assumed: tuple[str, ...] = ()
     news: Callable[[], list[tuple[int, int, int, int]]] = list
+    stands_in: bool = False
 
 
 _current = [CurrentDevice()]
@@ -156,7 +157,7 @@ def _standing_in(why: str, cards: int) -> Iterator[None]:
     """With the CPU in place of the device."""
     together = ", all cards as one" if cards > 1 else ""
     assumed = f"cuda taken as the CPU, with its kernels{together}: {why}"
-    with _as_on_the_cpu(), _being(CurrentDevice(assumed=(assumed,))):
+    with _as_on_the_cpu(), _being(CurrentDevice(assumed=(assumed,), stands_in=True)):
         yield
 
 

@@ -277,6 +277,8 @@ class _FakeRun:
         self._steps: list[int] = []
         self._replaced: set[int] = set()
         self._collected: dict[int, int] = {}
+        self._stopped = False
+        """True if the last call was ended before its end."""
         self._last: Observation | None = None
 
     def whole(self, run: Callable[[], Any], most_steps: int | None) -> Observation:
@@ -314,6 +316,7 @@ class _FakeRun:
         self._given(recorder.flow.table, state)
         mode, values = self.call.twins.mode, self.call.values
         result = None
+        self._stopped = True
         with (
             suppress(Enough),
             mode,
@@ -324,6 +327,7 @@ class _FakeRun:
             functions_compiled(recorder, modules, mode),
         ):
             result = _called(run)
+            self._stopped = False
         self._steps, self._replaced = recorder.steps.ends, recorder.replaced
         self._collected = recorder.collected
         gradients = (each.grad for each in parameters.values() if each.grad is not None)
@@ -360,13 +364,16 @@ class _FakeRun:
         origins = recorder.origins
         compiled = origins.compiled or _compiles(self.call.original)
         notes = {
-            **self.assumed.notes,
-            **self.call.values.reasons.used,
-            **dict.fromkeys(recorder.steps.assumed),
+            **dict.fromkeys(current_device().assumed, current_device().stands_in),
+            **{note: note in self.assumed.doubts for note in self.assumed.notes},
+            **{note: note in self.assumed.doubts for note in self.call.values.reasons.used},
+            # An optimizer that is used later keeps state that is not counted.
+            **dict.fromkeys(recorder.steps.assumed, True),
             **recorder.notes,
         }
-        assumed = (*current_device().assumed, *notes)
-        flow = recorder.flow.finished(origins.sources(), assumed, compiled)
+        flow = recorder.flow.finished(origins.sources(), tuple(notes), compiled)
+        doubts = tuple(note for note, may_differ in notes.items() if may_differ)
+        flow = replace(flow, doubts=doubts, stopped=self._stopped, batches=recorder.batches)
         if recorder.kernels is not None:
             flow = recorder.kernels.laid_over(flow)
         self.peaks.append(flow_peak(flow)[0])

@@ -175,8 +175,11 @@ class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
         self.origins, self.steps = origins, TrainingSteps(most_steps)
         self.replaced: set[int] = set()
         """Storages of weights and of optimizers' state that were gone when a step ended."""
-        self.notes: dict[str, None] = {}
-        """Assumptions of the run, in words, for `Flow.assumed`."""
+        self.notes: dict[str, bool] = {}
+        """Assumptions of the run, in words, for `Flow.assumed`; True where a real run may hold something
+        else."""
+        self.batches = 0
+        """How many batches data loaders gave that had more."""
         device = device or CurrentDevice()
         self.ops, self.flow = OpLog(), FlowLog(device)
         self.inside = False
@@ -373,7 +376,7 @@ def said_of_cycles(flow: Flow, collected: Mapping[int, int]) -> Flow:
         f"Python's collector of reference cycles as never running: it would free {exact(kept)}, more with "
         f"each further step; where it runs {rounds} the peak is {exact(often)}"
     )
-    return replace(flow, assumed=(*flow.assumed, note))
+    return replace(flow, assumed=(*flow.assumed, note), doubts=(*flow.doubts, note))
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from memplan_engine.errors import InputError
+from memplan_engine.runtime.recorder.fake_device import current_device
 from memplan_engine.runtime.recorder.op_recorder import recorder_on
 from memplan_engine.torch_capture.torch_exporting import replaced
 from memplan_engine.torch_capture.torch_fake import patched
@@ -83,7 +84,8 @@ def _keeping_distributed_checkpoints() -> Iterator[None]:
 
     def save_later(original: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
         save(original, state, *args, **kwargs)
-        _note(SAVED_LATER)
+        # On an accelerator the copies lie on the host, of which the figures are not.
+        _note(SAVED_LATER, doubt=not current_device().is_cuda)
         done: Future[None] = Future()
         done.set_result(None)
         return done
@@ -121,10 +123,10 @@ def _folder(args: Any, kwargs: Any) -> str:
     return os.path.realpath(named) if isinstance(named, (str, os.PathLike)) else str(named)
 
 
-def _note(note: str) -> None:
+def _note(note: str, doubt: bool = False) -> None:
     recorder = recorder_on()
     if recorder is not None:
-        recorder.notes[note] = None
+        recorder.notes[note] = doubt
 
 
 def _form(leaf: Any) -> Any:

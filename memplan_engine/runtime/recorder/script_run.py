@@ -33,6 +33,7 @@ from memplan_engine.recordings.observation import Observation
 from memplan_engine.runtime.recorder.calibrated_ops import check_calibration
 from memplan_engine.runtime.recorder.fake_device import Target, on_device, prepare, target_of
 from memplan_engine.runtime.recorder.fake_run import observe_whole
+from memplan_engine.runtime.recorder.op_recorder import recorder_on
 from memplan_engine.runtime.recorder.own_process import SAID, answer, leave
 from memplan_engine.runtime.recorder.saved_files import keeping_checkpoints
 from memplan_engine.runtime.scratch import scratch_folder
@@ -284,7 +285,7 @@ def loading_little() -> Iterator[None]:
         if loader in working:
             # What a data set draws in a worker it draws from a generator of the worker's.
             disturb()
-        return islice(batches, MOST_BATCHES)
+        return _few(loader, batches)
 
     def drawn(sampler: Any) -> Iterator[int]:
         # One by one: a data set may be endless in practice.
@@ -298,6 +299,22 @@ def loading_little() -> Iterator[None]:
         (data.RandomSampler, "__iter__", drawn),
     ):
         yield
+
+
+def _few(loader: Any, batches: Any) -> Iterator[Any]:
+    """Yield the first MOST_BATCHES of what `loader` gives; the recorder hears of it where there are more."""
+    given = 0
+    for batch in islice(batches, MOST_BATCHES):
+        given += 1
+        yield batch
+    try:
+        more = len(loader) > given
+    except TypeError:
+        # Without a length: it may have had more.
+        more = given == MOST_BATCHES
+    recorder = recorder_on()
+    if more and recorder is not None:
+        recorder.batches = MOST_BATCHES
 
 
 def _really(call: Callable[[], Any]) -> Any:

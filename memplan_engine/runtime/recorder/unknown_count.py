@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, NoReturn
 
@@ -12,6 +12,8 @@ from memplan_engine.torch_capture.torch_fake import STEP_RECORDED, patched
 from memplan_engine.torch_capture.torch_source import located
 from memplan_engine.torch_capture.training.torch_origins import who_asks
 
+Compared = Callable[[str], None]
+"""Called with the place of a number on which a branch depends."""
 SIZES = f"sizes that follow from the inputs or from torch.manual_seed, {STEP_RECORDED}"
 
 
@@ -21,7 +23,8 @@ def _value(other: Any) -> Any:
 
 class UnknownCount:
     """Stands for a number that was asked for at `place`: it is added, divided, compared and written as
-    `value`. A size, a place or a number of rounds it cannot be: what a run takes would depend on it.
+    `value`. `compared`, where given, is called before a comparison, also one of a quotient. A size, a place
+    or a number of rounds it cannot be: what a run takes would depend on it.
 
     Raises
     ------
@@ -32,11 +35,24 @@ class UnknownCount:
     refused: ClassVar[list[InputError]] = []
     """The last error of this kind."""
 
-    def __init__(self, value: int, place: str) -> None:
-        self.value, self.place = value, place
+    def __init__(self, value: int, place: str, compared: Compared | None = None) -> None:
+        self.value, self.place, self.compared = value, place, compared
+
+    def __reduce__(self) -> Any:
+        return UnknownCount, (self.value, self.place)
 
     def _like(self, value: Any) -> Any:
-        return UnknownCount(value, self.place) if isinstance(value, int) else value
+        if isinstance(value, int):
+            return UnknownCount(value, self.place, self.compared)
+        if self.compared is not None and type(value) is float:
+            return UnknownNumber(value, self.place, self.compared)
+        return value
+
+    def _compared(self) -> int:
+        """Return the value, on which a branch is about to depend."""
+        if self.compared is not None:
+            self.compared(self.place)
+        return self.value
 
     def __add__(self, other: Any) -> Any:
         return self._like(self.value + _value(other))
@@ -54,10 +70,10 @@ class UnknownCount:
 
     def __truediv__(self, other: Any) -> Any:
         # It may be 0 by now, as a difference.
-        return self.value / (_value(other) or 1)
+        return self._like(self.value / (_value(other) or 1))
 
     def __rtruediv__(self, other: Any) -> Any:
-        return _value(other) / (self.value or 1)
+        return self._like(_value(other) / (self.value or 1))
 
     def __floordiv__(self, other: Any) -> Any:
         return self._like(self.value // (_value(other) or 1))
@@ -88,25 +104,25 @@ class UnknownCount:
 
     def __eq__(self, other: object) -> Any:
         # Of a tensor each element is compared.
-        return self.value == _value(other)
+        return self._compared() == _value(other)
 
     def __lt__(self, other: Any) -> Any:
-        return self.value < _value(other)
+        return self._compared() < _value(other)
 
     def __le__(self, other: Any) -> Any:
-        return self.value <= _value(other)
+        return self._compared() <= _value(other)
 
     def __gt__(self, other: Any) -> Any:
-        return self.value > _value(other)
+        return self._compared() > _value(other)
 
     def __ge__(self, other: Any) -> Any:
-        return self.value >= _value(other)
+        return self._compared() >= _value(other)
 
     def __hash__(self) -> int:
         return hash(self.value)
 
     def __bool__(self) -> bool:
-        return bool(self.value)
+        return bool(self._compared())
 
     def __float__(self) -> float:
         return float(self.value)
@@ -152,28 +168,42 @@ def telling_of_counts() -> Iterator[None]:
 
 
 class UnknownNumber(float):
-    """Stands for a float that a model asks for at `place`, of what it computes: it is calculated with and
-    written as the `value`. No branch and no size may depend on it.
+    """Stands for a float that is asked for at `place`, of what a run computes: it is calculated with and
+    written as the `value`. `compared` is called where a branch or a size depends on it; without, that is an
+    error.
+    What `float()`, `math` or NumPy make of it is a plain number.
 
     Raises
     ------
-    InputError: where it is compared or rounded.
+    InputError: where it is compared or made whole, without `compared`.
     """
 
     place: str
+    compared: Compared | None
 
-    def __new__(cls, value: float, place: str) -> UnknownNumber:
-        """`value`, asked for at `place`."""
+    def __new__(cls, value: float, place: str, compared: Compared | None = None) -> UnknownNumber:
+        """Return `value`, asked for at `place`."""
         number = super().__new__(cls, value)
-        number.place = place
+        number.place, number.compared = place, compared
         return number
 
-    def _refuse(self, *_: Any) -> NoReturn:
-        found = f"a number, asked for {self.place}, that a branch or a size depends on"
-        raise InputError("fake run", "", found, f"branches and {SIZES}")
+    def __reduce__(self) -> Any:
+        return float, (float(self),)
 
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = _refuse
-    __int__ = __round__ = __trunc__ = __floor__ = __ceil__ = _refuse
+    def __float__(self) -> float:
+        return float.__add__(self, 0.0)
+
+    def __round__(self, digits: Any = None) -> Any:
+        return self._steering("__round__") if digits is None else _carried("__round__")(self, digits)
+
+    def _steering(self, name: str, *others: Any) -> Any:
+        """Return what the method `name` of floats gives, on which a branch or a size depends."""
+        if self.compared is None:
+            found = f"a number, asked for {self.place}, that a branch or a size depends on"
+            raise InputError("fake run", "", found, f"branches and {SIZES}")
+        self.compared(self.place)
+        return getattr(float, name)(self, *others)
+
     __hash__ = float.__hash__
 
 
@@ -182,10 +212,21 @@ def _carried(name: str) -> Any:
 
     def operator(self: UnknownNumber, *others: Any) -> Any:
         result = getattr(float, name)(self, *others)
-        return UnknownNumber(result, self.place) if type(result) is float else result
+        return UnknownNumber(result, self.place, self.compared) if type(result) is float else result
 
     return operator
 
 
+def _steered(name: str) -> Any:
+    """The method `name` of floats, on whose result a branch or a size depends."""
+
+    def method(self: UnknownNumber, *others: Any) -> Any:
+        return self._steering(name, *others)
+
+    return method
+
+
 for _name in ("add", "sub", "mul", "truediv", "radd", "rsub", "rmul", "rtruediv", "pow", "neg", "abs"):
     setattr(UnknownNumber, f"__{_name}__", _carried(f"__{_name}__"))
+for _name in ("eq", "ne", "lt", "le", "gt", "ge", "bool", "int", "trunc", "floor", "ceil"):
+    setattr(UnknownNumber, f"__{_name}__", _steered(f"__{_name}__"))
