@@ -70,7 +70,7 @@ ROOMS: dict[str, str] = {
         "units graph problem profile bounds plan verify analysis strategies "
         "strategies.constructive strategies.exact strategies.shared_objects planner"
     ),
-    "rewrites": "errors graph schedule",
+    "rewrites": "errors graph schedule analysis",
     "rewrites.reuse": (
         "errors graph op_kinds schedule problem profile lifetimes bounds plan analysis strategies planner"
     ),

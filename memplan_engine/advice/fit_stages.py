@@ -13,7 +13,7 @@ from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.preparation import Preparation, prepare
 from memplan_engine.profile import load_of
-from memplan_engine.rewrites.early_updates import free_gradients, gradient_storages, gradients
+from memplan_engine.rewrites.early_updates import free_gradients, gradient_storages, gradients, updates_early
 from memplan_engine.rewrites.held_gradients import HeldBy, HeldGradients, held_gradients
 from memplan_engine.rewrites.order.checked import check_order, checked_reorder
 from memplan_engine.rewrites.order.order_search import Tell as OrderTell
@@ -234,6 +234,8 @@ def _why_no_gradients(graph: Graph) -> str:
     home = {tensor.name: tensor.storage for tensor in graph.tensors}
     if known.keys() & {home[name] for name in graph.outputs}:
         return str(HeldBy.RETURNED)
+    if updates_early(graph):
+        return "the optimizer runs in the backward pass already"
     return "each goes with its last reader already"
 
 

@@ -14,7 +14,7 @@ from memplan_engine.advice.words import capitalised
 from memplan_engine.graph import Graph, Op
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread
 from memplan_engine.profile import load_of
-from memplan_engine.rewrites.early_updates import gradients
+from memplan_engine.rewrites.early_updates import at_once, gradients
 from memplan_engine.rewrites.reuse import Reused, Rewrite
 from memplan_engine.schedule import moved_ops
 from memplan_engine.units import count_of
@@ -124,13 +124,15 @@ def propose_early_updates(situation: Situation) -> Iterator[Candidate]:
     if graph is None or how.early_updates or how.streams is not None or how.schedule is not None:
         return
     if held := gradients(graph):
+        home = {tensor.name: tensor.storage for tensor in graph.tensors}
+        count = len(at_once(graph, {home[name] for name in held}))
         yield Candidate(
             ("early_updates",),
             "Run the optimizer in the backward pass",
             {"early_updates": True},
-            note=f"{count_of(len(held), 'parameter')} updated as soon as the gradient is complete, which is "
+            note=f"{count_of(count, 'parameter')} updated as soon as the gradient is complete, which is "
             "freed: no gradient is there after the step, and gradients cannot be clipped together",
-            code=(CodeChange(None, "", (OpChange("parameters", len(held), EARLY_UPDATES),)),),
+            code=(CodeChange(None, "", (OpChange("parameters", count, EARLY_UPDATES),)),),
             parts=("optimizer in the backward pass",),
         )
 

@@ -3,6 +3,8 @@ runs, and what recomputation changes."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from memplan_engine.analysis.peak import find_peak
@@ -99,6 +101,21 @@ def saved_activations(graph: Graph) -> tuple[str, ...]:
     )
 
 
+def fullest_moment(spans: Mapping[str, tuple[int, int]], nbytes: Mapping[str, int]) -> frozenset[str]:
+    """Return which storages are live together at the first moment with most bytes, given the places of the
+    first and the last op of each."""
+    change: Counter[int] = Counter()
+    for name, (first, last) in spans.items():
+        change[first] += nbytes[name]
+        change[last + 1] -= nbytes[name]
+    live = most = fullest = 0
+    for place in sorted(change):
+        live += change[place]
+        if live > most:
+            most, fullest = live, place
+    return frozenset(name for name, (first, last) in spans.items() if first <= fullest <= last)
+
+
 def phase_steps(graph: Graph, schedule: Schedule) -> dict[Phase, tuple[tuple[int, int], ...]]:
     """The half-open ranges of steps in which ops of each phase run, in order; phases without ops are left
     out.
@@ -141,7 +158,8 @@ def phase_peaks(problem: Problem) -> tuple[PhasePeak, ...]:
 
 
 def saved_storages(graph: Graph) -> tuple[Saved, ...]:
-    """The storages of `saved_activations`, the largest first."""
+    """The storages of `saved_activations` that are there at once, the largest first. A run of several passes
+    saves some in each."""
     return tuple(sorted(_saved(graph), key=lambda saved: -saved.nbytes))
 
 
@@ -208,8 +226,16 @@ def _repeats(op: Op) -> str:
 
 
 def _saved(graph: Graph) -> list[Saved]:
+    home = {tensor.name: tensor.storage for tensor in graph.tensors}
     nbytes = {storage.name: storage.nbytes for storage in graph.storages}
-    return [Saved(name, nbytes[name]) for name in saved_activations(graph)]
+    saved = saved_activations(graph)
+    spans: dict[str, tuple[int, int]] = {}
+    for place, op in enumerate(graph.ops):
+        reads = (*op.inputs, *op.mutates) if op.phase is Phase.BACKWARD else ()
+        for storage in {home[name] for name in (*op.outputs, *reads)}:
+            spans[storage] = spans.get(storage, (place, place))[0], place
+    there = fullest_moment({name: spans[name] for name in saved}, nbytes)
+    return [Saved(name, nbytes[name]) for name in saved if name in there]
 
 
 def _only(these: list[Saved], those: list[Saved]) -> tuple[Saved, ...]:

@@ -4,8 +4,10 @@ gradient is let go. What a hook of `register_post_accumulate_grad_hook` does."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 
+from memplan_engine.analysis.training_phases import fullest_moment
 from memplan_engine.errors import InputError
 from memplan_engine.graph import PRODUCED, Graph, Phase, Role
 from memplan_engine.schedule import Schedule, check_schedule, dependencies
@@ -14,7 +16,10 @@ from memplan_engine.schedule import Schedule, check_schedule, dependencies
 def gradients(graph: Graph) -> tuple[str, ...]:
     """A tensor of each gradient that could go with its last reader and is held all the same: among the
     outputs or, in a recorded run, by Python. In the order of the outputs. What a step returns by itself is
-    none of them: such a storage stands among the outputs more than once."""
+    none of them: such a storage stands among the outputs more than once. () where the optimizer runs in the
+    backward pass already."""
+    if updates_early(graph):
+        return ()
     home = {tensor.name: tensor.storage for tensor in graph.tensors}
     place = {op.name: index for index, op in enumerate(graph.ops)}
     returned = Counter(home[name] for name in graph.outputs)
@@ -29,6 +34,38 @@ def gradients(graph: Graph) -> tuple[str, ...]:
     for name in (*graph.outputs, *home):
         shown.setdefault(home[name], name)
     return tuple(name for storage, name in shown.items() if storage in held)
+
+
+def gradient_spans(graph: Graph) -> dict[str, tuple[int, int]]:
+    """The places of the first and the last op at which each of `gradient_storages` is there."""
+    place = {op.name: index for index, op in enumerate(graph.ops)}
+    home = {tensor.name: tensor.storage for tensor in graph.tensors}
+    held = {storage.name: place.get(storage.held_by, 0) for storage in graph.storages}
+    held |= dict.fromkeys((home[name] for name in graph.outputs), len(place))
+    touched = gradient_storages(graph)
+    return {name: (places[0], max(places[-1], held[name])) for name, places in touched.items()}
+
+
+def at_once(graph: Graph, storages: Iterable[str]) -> frozenset[str]:
+    """Return those of some `gradient_storages` that are there together at the fullest moment. A run of
+    several training steps makes them anew in each."""
+    spans = gradient_spans(graph)
+    nbytes = {storage.name: storage.nbytes for storage in graph.storages}
+    return fullest_moment({name: spans[name] for name in storages}, nbytes)
+
+
+def updates_early(graph: Graph) -> bool:
+    """Return whether the optimizer of `graph` runs in the backward pass: it updates before that is over, and
+    no gradient is there while another module runs."""
+    within = updated = False
+    for op in graph.ops:
+        within = within or (updated and op.phase is Phase.BACKWARD)
+        updated = op.phase is Phase.OPTIMIZER or (updated and op.phase is not Phase.FORWARD)
+    return within and not any(
+        op.phase is not Phase.OPTIMIZER and op.module != graph.ops[first].module
+        for first, last in gradient_spans(graph).values()
+        for op in graph.ops[first : last + 1]
+    )
 
 
 def gradient_storages(graph: Graph) -> dict[str, list[int]]:
@@ -59,6 +96,8 @@ def free_gradients(graph: Graph) -> Graph:
     held = set(gradients(graph))
     if not held:
         found = "no gradient that its optimizer reads"
+        if updates_early(graph):
+            found = "an optimizer that runs in the backward pass already"
         raise InputError(graph.name, "outputs", found, "a whole training step that returns its gradients")
     outputs = tuple(name for name in graph.outputs if name not in held)
     freed = {tensor.storage for tensor in graph.tensors if tensor.name in held}

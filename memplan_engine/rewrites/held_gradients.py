@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from memplan_engine.graph import PRODUCED, Graph, Op, Phase
-from memplan_engine.rewrites.early_updates import gradient_storages
+from memplan_engine.rewrites.early_updates import at_once, gradient_spans, gradient_storages, updates_early
 from memplan_engine.schedule import dependencies
 
 
@@ -25,9 +25,12 @@ class HeldBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HeldGradients:
-    """Gradients that are held for one reason. `nbytes` are those of their storages; `tensors` one each. `op`
-    is what stands in the way, None where nothing does but the order or the step itself; `readers` are ops
-    that read them besides and update nothing (a norm that is logged). Both know their lines."""
+    """Gradients that are held for one reason, those that are there at once at the fullest moment of a run.
+
+    `nbytes` are those of their storages; `tensors` one each. `op` is what stands in the way, None where
+    nothing does but the order or the step itself; `readers` are ops that read them besides and update nothing
+    (a norm that is logged). Both know their lines.
+    """
 
     why: HeldBy
     tensors: tuple[str, ...]
@@ -43,12 +46,14 @@ class HeldGradients:
 
 def held_gradients(graph: Graph) -> tuple[HeldGradients, ...]:
     """The gradients of a training step, by what holds them: the storages that its backward pass makes and its
-    optimizer reads. () for any other graph.
+    optimizer reads. () for any other graph, and where the optimizer runs in the backward pass.
 
     A reader that depends, through ops of the optimizer alone, on other gradients that are live at the same
     time waits for these: the first op on the way that knows of two is what stands in the way. O(ops + reads)
     operations on sets of gradients, and that once more for each gradient that waits.
     """
+    if updates_early(graph):
+        return ()
     found = _Gradients(graph)
     groups: dict[tuple[HeldBy, object], list[str]] = {}
     ops: dict[tuple[HeldBy, object], Op | None] = {}
@@ -59,11 +64,12 @@ def held_gradients(graph: Graph) -> tuple[HeldGradients, ...]:
         groups.setdefault((why, line), []).append(storage)
         ops.setdefault((why, line), op)
     order = list(HeldBy)
+    there = {key: at_once(graph, storages) for key, storages in groups.items()}
     return tuple(
         HeldGradients(
             key[0],
-            tuple(found.shown[storage] for storage in groups[key]),
-            sum(found.nbytes[storage] for storage in groups[key]),
+            tuple(found.shown[storage] for storage in groups[key] if storage in there[key]),
+            sum(found.nbytes[storage] for storage in there[key]),
             ops[key],
             tuple(found.readers(groups[key])),
         )
@@ -85,17 +91,9 @@ class _Gradients:
         self.shown: dict[str, str] = {}
         for name in (*graph.outputs, *self.home):
             self.shown.setdefault(self.home[name], name)
-        self.spans = self._spans()
+        self.spans = gradient_spans(graph)
         self.known = self._known()
         self.updating = self._updating()
-
-    def _spans(self) -> dict[str, tuple[int, int]]:
-        place = {op.name: index for index, op in enumerate(self.graph.ops)}
-        end = {
-            storage.name: len(place) if storage.name in self.returned else place.get(storage.held_by, 0)
-            for storage in self.graph.storages
-        }
-        return {name: (places[0], max(places[-1], end[name])) for name, places in self.of.items()}
 
     def _known(self) -> list[int]:
         known = [0] * len(self.graph.ops)

@@ -8,7 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from memplan_engine import capture_step
+from memplan_engine import capture_step, observation_graph, observe_fake
+from memplan_engine.advice.fit_stages import LOWERING, StageName, stages_for
+from memplan_engine.analysis.training_phases import saved_storages
+from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Op, Phase, Role, Source, Storage, Tensor
 from memplan_engine.rewrites.early_updates import free_gradients, gradients
 from memplan_engine.rewrites.held_gradients import HeldBy, held_gradients
@@ -117,6 +120,7 @@ def take(model, optimizer, x, more=lambda model: None, after=lambda model: ()):
     return loss, *after(model)
 
 
+NAMES = ("first.weight", "first.bias", "second.weight", "second.bias")
 WEIGHTS = 4 * (8 * 8 + 8 + 8 * 4 + 4)
 
 
@@ -156,3 +160,51 @@ def test_a_gradient_that_a_step_of_ones_own_returns_stays() -> None:
         (HeldBy.RETURNED, 256),
     ]
     assert len(free_gradients(graph).outputs) == 3
+
+
+def trained(hooked: tuple[str, ...] = ()) -> Graph:
+    """Three steps of SGD on `Net`, recorded as one run; parameters of `hooked` are updated in hooks."""
+
+    def train() -> nn.Module:
+        model = Net()
+        each = {name: torch.optim.SGD([weight], 0.1) for name, weight in model.named_parameters()}
+
+        def update(name: str) -> None:
+            each[name].step()
+            each[name].zero_grad()
+
+        for name, weight in model.named_parameters():
+            if name in hooked:
+                weight.register_post_accumulate_grad_hook(lambda _, name=name: update(name))
+        for _ in range(3):
+            model(torch.rand(2, 8)).square().mean().backward()
+            for name in NAMES:
+                if name not in hooked:
+                    each[name].step()
+            model.zero_grad()
+        return model
+
+    return observation_graph(observe_fake(train))
+
+
+def test_of_a_run_of_several_steps_only_what_is_there_at_once_is_summed_up() -> None:
+    graph = trained()
+    assert [(g.why, len(g.tensors), g.nbytes) for g in held_gradients(graph)] == [(HeldBy.ORDER, 4, WEIGHTS)]
+    # Of each step its input and what relu gives, 2 × 8 floats each, the result, 2 × 4, and the loss.
+    saved = sorted(each.nbytes for each in saved_storages(graph))
+    assert saved == [4, 32, 64, 64]
+
+
+def test_an_optimizer_in_the_backward_pass_holds_no_gradients() -> None:
+    graph = trained(NAMES)
+    assert held_gradients(graph) == ()
+    assert gradients(graph) == ()
+    assert StageName.GRADIENTS not in stages_for(graph, LOWERING)
+    with pytest.raises(InputError, match="in the backward pass already"):
+        free_gradients(graph)
+
+
+def test_hooks_of_one_layer_leave_the_gradients_of_the_others_held() -> None:
+    graph = trained(NAMES[:2])
+    assert StageName.GRADIENTS in stages_for(graph, LOWERING)
+    assert gradients(graph)
