@@ -16,6 +16,8 @@ from memplan_engine.scope import Basis, Scope
 MAX_BYTES = 2**63 - 1
 MOST_DIMENSIONS = 64
 """Of a tensor in a file: torch's and ONNX Runtime's operators take no more."""
+MOST_NESTED = 100
+"""Calls around an op: searches of orders go into them level by level."""
 Path = tuple[tuple[str, str], ...]
 """The ops that an op is inside, from the outside in, each with the name of its branch."""
 
@@ -430,10 +432,13 @@ def _check_roles(graph: Graph, tensors: dict[str, Tensor], source: str) -> None:
 
 def _check_within(graph: Graph, source: str) -> None:
     """Raise InputError where the ops of a branch do not stand together, or are not followed by other branches
-    of the same op and that op itself."""
+    of the same op and that op itself; and where they are inside more than MOST_NESTED others."""
     path: Path = ()
     ended: set[tuple[str, str]] = set()
     for op in graph.ops:
+        if len(op.within) > MOST_NESTED:
+            found = f"inside {len(op.within):,} ops, one in another"
+            raise InputError(source, f"op {op.name!r}", found, f"at most {MOST_NESTED}")
         common = 0
         while common < min(len(path), len(op.within)) and path[common] == op.within[common]:
             common += 1

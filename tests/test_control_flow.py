@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memplan_engine.control_flow import branch_graph, contract, regions
 from memplan_engine.errors import InputError
-from memplan_engine.graph import Graph, Op, Role, Storage, Tensor, check_graph
+from memplan_engine.graph import MOST_NESTED, Graph, Op, Role, Storage, Tensor, check_graph
 from memplan_engine.lifetimes import to_problem
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import Gap
@@ -48,6 +48,27 @@ def branching(ops=OPS):
     storages = tuple(Storage(name, size, roles.get(name, Role.ACTIVATION)) for name, size in sizes.items())
     tensors = tuple(Tensor(name, (), "int8", sizes[home], home) for name, home in homes.items())
     return check_graph(Graph("branching", storages, tensors, tuple(ops), ("x",), ("z",)))
+
+
+def in_one_another(depth):
+    """One op inside `depth` others, each of which gives what is inside it as its result."""
+    calls = [(f"call{level}", "body") for level in range(depth)]
+    ops = [Op("leaf", "f", ("x",), ("t",), within=tuple(calls))]
+    for level in reversed(range(depth)):
+        ops.append(Op(f"call{level}", "loop", ops[-1].outputs, (f"r{level}",), within=tuple(calls[:level])))
+    roles = {"x": Role.INPUT, "r0": Role.OUTPUT}
+    names = ["x", *(op.outputs[0] for op in ops)]
+    storages = tuple(Storage(name, 4, roles.get(name, Role.ACTIVATION)) for name in names)
+    tensors = tuple(Tensor(name, (4,), "int8", 4, name) for name in names)
+    return check_graph(Graph("deep", storages, tensors, tuple(ops), ("x",), ("r0",)))
+
+
+def test_ops_inside_very_many_others_are_refused():
+    with pytest.raises(InputError, match="op 'leaf': found inside 1,200 ops, one in another, expected at mo"):
+        in_one_another(1200)
+    deep = in_one_another(MOST_NESTED)
+    # By hand: what an op reads and what it makes.
+    assert (peak_in_order(deep), reorder(deep, brief=True).live_after) == (8, 8)
 
 
 def nested(seed, ops=4, depth=2):

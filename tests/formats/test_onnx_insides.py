@@ -14,6 +14,7 @@ from onnx.reference import ReferenceEvaluator
 
 from memplan_engine import Graph, ImportOptions, Role, load, make_plan, to_problem
 from memplan_engine.analysis.claims import unknown_insides
+from memplan_engine.formats.onnx_model.onnx_wire import MOST_NESTED
 from memplan_engine.formats.order_files import write_order
 from memplan_engine.graph import storage_bytes
 from memplan_engine.profile import load_of
@@ -456,3 +457,20 @@ def test_an_order_inside_is_written(tmp_path: Path) -> None:
             for name in ("m.onnx", "sorted.onnx")
         )
         assert old == new
+
+
+def test_graphs_deep_inside_one_another(tmp_path: Path) -> None:
+    """Protobuf reads no more than 100 messages inside one another, those of inferred types among them."""
+
+    def around(depth: int) -> onnx.ModelProto:
+        inner = choice(node("Neg", "x", "t"), to="y0")
+        for level in range(1, depth):
+            inner = node("If", "flag", f"y{level}",
+                then_branch=graph([inner], [plain(f"y{level - 1}")]),
+                else_branch=graph([node("Abs", "x", f"f{level}")], [plain(f"f{level}")]),
+            )  # fmt: skip
+        return model([inner], [X, FLAG], [value(f"y{depth - 1}", 4, 8)])
+
+    assert peak(read(tmp_path, around(MOST_NESTED))) == SMALL
+    expected = f"graphs too deep inside one another for protobuf, expected at most {MOST_NESTED}"
+    assert expected in refusal(tmp_path, around(MOST_NESTED + 1))

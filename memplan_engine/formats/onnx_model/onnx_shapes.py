@@ -33,7 +33,7 @@ from memplan_engine.formats.onnx_model.onnx_proto import (
     subgraphs,
 )
 from memplan_engine.formats.onnx_model.onnx_symbols import hints_refused, with_formulas
-from memplan_engine.formats.onnx_model.onnx_wire import check_fields, check_sizes
+from memplan_engine.formats.onnx_model.onnx_wire import check_fields, check_sizes, too_deep
 from memplan_engine.formats.read_limits import read_bytes
 from memplan_engine.graph import MAX_BYTES, MOST_DIMENSIONS, Graph
 
@@ -259,6 +259,8 @@ def _read(path: Path) -> Any:
         return model
     try:
         return onnx.inliner.inline_local_functions(model)
+    except DecodeError:
+        raise too_deep(path.name) from None
     except (onnx.checker.ValidationError, RuntimeError, ValueError) as error:
         raise InputError(path.name, "functions", str(error), "functions that can be put in place") from None
 
@@ -291,11 +293,14 @@ def _drop_weights(graph: Any) -> None:
 
 def _infer(model: Any, source: str) -> Any:
     import onnx
+    from google.protobuf.message import DecodeError
 
     try:
         # Without data_prop: it takes all memory on shapes that a damaged model inflates, and infer_fixed
         # follows the arithmetic on shapes further than it does.
         return onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=False)
+    except DecodeError:
+        raise too_deep(source) from None
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
         raise InputError(
             source, "shape inference", str(error), "shapes and types that fit each other"

@@ -18,6 +18,9 @@ MOST_NODES = 150_000
 """Those inside other nodes among them: 15 CPU seconds."""
 NUMBERS_A_FIELD = 16
 """So many numbers of a packed list, 8 bytes each, count as one field."""
+MOST_NESTED = 30
+"""Graphs around a node: protobuf reads 100 messages inside one another, of which each takes three and the
+types that inference adds up to seven."""
 MOST_OPSET = 2**31 - 1
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _MESSAGE = 11
@@ -28,14 +31,16 @@ _PACKED = frozenset({3, 4, 5, 13, 14})
 def check_fields(data: bytes, source: str) -> None:
     """Raise InputError where `data`, a ModelProto, has more than MOST_FIELDS fields; what is damaged is left
     to protobuf. The values of weights count as one field where they are raw bytes. Also for more than
-    MOST_NODES nodes."""
-    from onnx import ModelProto, NodeProto
+    MOST_NODES nodes, or of more than MOST_NESTED around one."""
+    from onnx import GraphProto, ModelProto, NodeProto
 
     kinds: dict[str, dict[int, Any]] = {}
     left, nodes = MOST_FIELDS, 0
-    waiting = [(0, len(data), ModelProto.DESCRIPTOR)]
+    waiting = [(0, len(data), ModelProto.DESCRIPTOR, 0)]
     while waiting:
-        at, end, kind = waiting.pop()
+        at, end, kind, depth = waiting.pop()
+        if depth > 3 * MOST_NESTED + 1 and kind is GraphProto.DESCRIPTOR:
+            raise too_deep(source)
         known = kinds.get(kind.full_name)
         if known is None:
             known = kinds[kind.full_name] = _nested(kind)
@@ -61,7 +66,7 @@ def check_fields(data: bytes, source: str) -> None:
                     nodes += inner is NodeProto.DESCRIPTOR
                     if nodes > MOST_NODES:
                         raise too_many_nodes(source)
-                    waiting.append((at, at + length, inner))
+                    waiting.append((at, at + length, inner, depth + 1))
                 at += length
             elif wire in (_FIXED64, _FIXED32):
                 at += 8 if wire == _FIXED64 else 4
@@ -73,6 +78,12 @@ def check_fields(data: bytes, source: str) -> None:
 def too_many_nodes(source: str) -> InputError:
     """The error for a model of more than MOST_NODES."""
     return InputError(source, "", f"more than {MOST_NODES:,} nodes", "a part of the model")
+
+
+def too_deep(source: str) -> InputError:
+    """Return the error for graphs of more than MOST_NESTED levels."""
+    found = "graphs too deep inside one another for protobuf"
+    return InputError(source, "", found, f"at most {MOST_NESTED} around a node")
 
 
 def check_sizes(model: Any, source: str) -> None:
