@@ -182,7 +182,7 @@ def test_a_result_that_nothing_sizes_is_bound_by_the_name_that_is_said(tmp_path:
     named = model(nodes, [X], [value("y", 2, "how many", kind=TensorProto.INT64)])
     assert refusal(tmp_path, named) == (
         "m.onnx: tensors 'nz', 'y': found no fixed shape, expected fixed shapes: bind how many with --dim "
-        "NAME=VALUE"
+        "'NAME=VALUE'"
     )
     assert [t.nbytes for t in read(tmp_path, named, **{"how many": 5}).tensors] == [24, 80, 80]
     unnamed = model(nodes, [X], [value("y", 2, None, kind=TensorProto.INT64)])

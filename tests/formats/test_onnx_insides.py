@@ -13,12 +13,13 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from memplan_engine import Graph, ImportOptions, Role, load, make_plan, to_problem
-from memplan_engine.analysis.claims import unknown_insides
+from memplan_engine.analysis.claims import doubt, unknown_insides
 from memplan_engine.formats.onnx_model.onnx_wire import MOST_NESTED
 from memplan_engine.formats.order_files import write_order
 from memplan_engine.graph import storage_bytes
 from memplan_engine.profile import load_of
 from memplan_engine.schedule import Schedule, in_order_of
+from memplan_engine.verdict import Reason
 from tests.formats.onnx_models import model, node, read, refusal, value, weight
 from tests.support.dynamic_models import shapes_at, sizes_at
 
@@ -199,7 +200,24 @@ def test_branches_of_different_sizes_share_the_larger(tmp_path: Path) -> None:
     # Which one is larger is not clear: 8 columns and 64 rows, or 64 columns and 8 rows.
     turned = graph([node("Transpose", "x", "f")], [plain("f")])
     branch_of(made, "else_branch").CopyFrom(turned)
-    assert "'y', 'z': found no fixed shape" in refusal(tmp_path, made)
+    made.graph.output[0].CopyFrom(value("z", "rows", "columns"))
+    assert "as the branches of 'If_0' give (64, 8) and (8, 64), neither larger" in refusal(tmp_path, made)
+    assert peak(read(tmp_path, made, rows=8, columns=64)) == 2 * 64 * 8 * 4
+    for rows, columns in ((1, 1), (64, 64), (8, 8)):
+        found = refusal(tmp_path, made, {"rows": rows, "columns": columns})
+        assert f"'y': found the shape ({rows}, {columns}), expected (64, 8) or (8, 64)" in found
+
+
+def test_values_for_the_result_of_a_branch_want_one_for_what_it_follows(tmp_path: Path) -> None:
+    """By hand: 5 rows of 8 negated, as many turned in the other branch."""
+    then, other = (graph([node(kind, "x", kind)], [plain(kind)]) for kind in ("Relu", "Transpose"))
+    nodes = [node("If", "flag", "y", then_branch=then, else_branch=other), node("Neg", "y", "z")]
+    made = model(nodes, [value("x", "batch", 8), FLAG], [value("z", "rows", "columns")])
+    for rows, batch in ((5, 2), (2, 37)):
+        found = refusal(tmp_path, made, {"rows": rows, "columns": 8})
+        assert f"'y' with the shape ({rows}, 8), not ({batch}, 8) or (8, {batch})" in found
+        assert "batch" in found
+    assert peak(read(tmp_path, made, batch=5, rows=5, columns=8)) == 2 * 5 * 8 * 4
 
 
 def test_a_shape_that_no_branch_gives_is_refused(tmp_path: Path) -> None:
@@ -350,6 +368,59 @@ def test_a_loop_that_may_stop_collects_an_unknown_number(
     assert "tensor 'z'" in refusal(tmp_path, made)
     made.graph.output[1].CopyFrom(value("z", 5, 3, 4))
     assert peak(read(tmp_path, made)) == 5 * ROW + 8 + conditions + 3 * ROW
+
+
+@pytest.mark.parametrize(
+    ("trips", "condition"),
+    [("zero", ""), ("zero", "go"), ("zero", "flag"), ("", "no"), ("five", "no"), ("trips", "no")],
+)
+def test_a_loop_without_a_turn_copies_what_it_starts_with(trips: str, condition: str, tmp_path: Path) -> None:
+    """By hand: the copy of x, and no rows."""
+    made = collecting(trips, condition)
+    made.graph.initializer.extend([weight("zero", np.int64(0)), weight("no", np.bool_(False))])
+    graph_ = read(tmp_path, made)
+    assert [op.kind for op in graph_.ops] == ["Loop.skipped"]
+    assert {each.name: each.shape for each in graph_.tensors}["z"] == (0, 3, 4)
+    assert peak(graph_) == ROW
+    assert unknown_insides(to_problem(graph_)) == ()
+
+
+def test_a_scan_of_no_rows_copies_what_it_starts_with(tmp_path: Path) -> None:
+    graph_ = read(tmp_path, scan([0, 3, 4]))
+    assert [op.kind for op in graph_.ops] == ["Scan.skipped"]
+    assert peak(graph_) == ROW
+
+
+def test_a_loop_that_never_ends_is_a_loop(tmp_path: Path) -> None:
+    endless = turns(node("Neg", "s", "s2"))
+    del endless.input[:2]
+    endless.input[:] = ["", "", *endless.input]
+    # By hand: the value before and after the turn.
+    assert peak(read(tmp_path, model([endless], [X], [value("y", 4, 8)]))) == 2 * SMALL + COUNTERS
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_what_a_value_has_grown_to_is_bound_by_a_name(declared: bool, tmp_path: Path) -> None:
+    """By hand: x and 60 rows more of 8, and 512 of each."""
+    grows = turns(node("ReduceMean", "s", "m", axes=[0]), node("Concat", "s m", "s2", axis=0), to="many")
+    if declared:
+        body = grows.attribute[0].g
+        body.input[2].CopyFrom(value("s", "before", 8))
+        body.output[1].CopyFrom(value("s2", "after", 8))
+    nodes = [grows, node("MatMul", "many up", "y")]
+    made = model(nodes, [X, TRIPS], [value("y", "rows", 512)], [*WEIGHTS, GO])
+    assert "tensors 'many', 'y': found no fixed shape, as it depends on the turns" in refusal(tmp_path, made)
+    names = {"rows": 64} if declared else {"rows": 64, "many[1]": 8}
+    graph_ = read(tmp_path, made, **names)
+    assert {each.name: each.shape for each in graph_.tensors}["many"] == (64, 8)
+    assert peak(graph_) == 64 * (8 + 512) * 4
+    assert doubt(to_problem(graph_)) is Reason.UNKNOWN_INSIDE
+
+
+def test_a_shape_that_no_turn_gives_is_refused(tmp_path: Path) -> None:
+    made = collecting("trips", "go")
+    made.graph.output[1].CopyFrom(value("z", "rows", 3, 5))
+    assert "found the shape (2, 3, 5), expected (?, 3, 4)" in refusal(tmp_path, made, {"rows": 2})
 
 
 @pytest.mark.parametrize("name", ["grows", "slices", "sequence"])

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from memplan_engine.errors import InputError
+from memplan_engine.formats.formula_text import is_symbol_name
 from memplan_engine.formats.onnx_model.onnx_layout import Layout, Part
 from memplan_engine.formats.onnx_model.onnx_proto import (
+    CALLS,
     ELEMENTS,
     STANDARD_DOMAINS,
     Value,
@@ -65,8 +67,9 @@ class Values:
             return element_name(self._weights[name].data_type) in ELEMENTS
         return name in self.static and element_name(self._types[name].tensor_type.elem_type) in ELEMENTS
 
-    def check_missing(self) -> None:
-        """Raise InputError naming the tensors that were asked for and have no fixed shape."""
+    def check_missing(self, layout: Layout) -> None:
+        """Raise InputError naming the tensors that were asked for and have no fixed shape, and why the first
+        of them has none."""
         if not self.missing:
             return
         names = list(dict.fromkeys(self.missing))
@@ -74,10 +77,29 @@ class Values:
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         what = "tensor" if len(names) == 1 else "tensors"
         open_ones = [name for name in symbols(self._graph) if name not in self._dims]
-        expected = "fixed shapes"
+        expected = "fixed shapes: "
         if open_ones:
-            expected += f": bind {', '.join(open_ones)} with --dim NAME=VALUE"
-        raise InputError(self._source, f"{what} {named}{more}", "no fixed shape", expected)
+            quote = "" if all(map(is_symbol_name, open_ones)) else "'"
+            expected += f"bind {', '.join(open_ones)} with --dim {quote}NAME=VALUE{quote}"
+        else:
+            expected += "say them in the model (graph.value_info)"
+        cause = self._cause(names[0], layout)
+        raise InputError(self._source, f"{what} {named}{more}", f"no fixed shape{cause}", expected)
+
+    def _cause(self, name: str, layout: Layout) -> str:
+        """Return why a value has no fixed shape, where that is an op that calls graphs."""
+        made = (each for each in zip(self._graph.node, layout.parts, strict=True) if name in each[0].output)
+        node, part = next(made, (None, None))
+        if node is None or part is None or node.op_type not in CALLS:
+            return ""
+        if node.op_type != "If":
+            return f", as it depends on the turns that {part.name!r} makes"
+        sources = next((link.sources for link in layout.links if link.target == name), ())
+        shapes = [shape for source in sources if (shape := self.shape(source)) is not None]
+        if len(shapes) < 2 or shapes[0] == shapes[1]:
+            return ""
+        both = f"{shapes[0]} and {shapes[1]}"
+        return f", as the branches of {part.name!r} give {both}, neither larger along each axis"
 
     def shape(self, name: str) -> tuple[int, ...] | None:
         """Return the shape of a tensor; None where it is not fixed."""
@@ -107,7 +129,7 @@ def to_graph(model: Any, path: Path, dims: Mapping[str, int], layout: Layout) ->
     for name in everything:
         value = values[name]
         tensors.append(Tensor(name, value.shape, value.dtype, value.nbytes, ops.homes.get(name, name)))
-    values.check_missing()
+    values.check_missing(layout)
     lists = {"inputs": inputs, "constants": used_constants, "outputs": outputs}
     storages = _storages(tensors, lists)
     notes = _folding(graph, set(wanted), ops.constants, values)

@@ -19,7 +19,8 @@ from memplan_engine.formats.onnx_model.onnx_layout import (
     Layout,
     Link,
     Part,
-    Shape,
+    Pattern,
+    Turns,
     as_it_is,
     counted,
     final,
@@ -27,11 +28,13 @@ from memplan_engine.formats.onnx_model.onnx_layout import (
     of_one,
     row,
     same,
+    sizes_of,
     stacked,
     tensor_type,
     values_of,
 )
 from memplan_engine.formats.onnx_model.onnx_proto import (
+    CALLS,
     STANDARD_DOMAINS,
     fixed_shape,
     initializers,
@@ -160,7 +163,7 @@ class _Flattening:
         self.layout.model.graph.value_info.add(name=name).type.CopyFrom(kind)
 
     def _link(
-        self, target: str, sources: Sequence[str], shape: Callable[..., Shape | None], control: str = ""
+        self, target: str, sources: Sequence[str], shape: Callable[..., Pattern | None], control: str = ""
     ) -> None:
         if target:
             self.layout.links.append(Link(target, tuple(sources), shape, control))
@@ -213,12 +216,15 @@ class _Flattening:
         read = call.reads if taken is None else ()
         inputs = tuple(dict.fromkeys((*read, *held)))
         follows = call.reads if taken is None else inputs
-        self.layout.calls[call.name] = Call("If", call.inputs[0])
+        self.layout.calls[call.name] = Call(call.inputs[0])
         self._add(call, Part(call.name, call.path, inputs, follows, stays(call.proto)), kind, call.outputs)
 
     def _loop(self, call: _Node, names: ChainMap[str, str]) -> None:
         """Lay out a Loop or a Scan."""
         loop, body = self._loop_of(call), call.graph("body")
+        if self.known.get(call.name) == 0:
+            self._skipped(call, loop)
+            return
         prefix, path = call.inside("body")
         count, skipped = len(loop.initial), len(loop.counters)
         finals = (call.outputs + [""] * count)[:count]
@@ -237,15 +243,14 @@ class _Flattening:
         results = given[1:] if loop.counters else given
         ends, pieces = results[:count], results[count:]
         starts = [inner[value.name] for value in body.input[skipped : skipped + count]]
-        for start, end, out in zip(starts, ends, finals, strict=True):
-            if start in carried.values():
-                self._link(out, (end, start, *loop.scanned[:1]), partial(final, loop.batches))
-            else:
-                self._link(out, (end,), same)
+        turns = self._turns(call, loop, body, given)
+        for place, (start, end, out) in enumerate(zip(starts, ends, finals, strict=True)):
+            always = sizes_of(body.output[len(given) - len(results) + place].type)
+            sources = (end, start, *loop.scanned[:1])
+            self._link(out, sources, partial(final, loop.batches, turns, always))
         for number, (piece, out) in enumerate(zip(pieces, call.outputs[count:], strict=False)):
             if loop.counters:
-                goes_on = _goes_on(call, body, given[0])
-                self._link(out, (piece,), partial(counted, call.inputs[0], goes_on))
+                self._link(out, (piece,), partial(counted, turns))
             else:
                 axes = (loop.axes[0], loop.stacking[number])
                 self._link(out, (piece, loop.scanned[0]), partial(stacked, axes, loop.batches))
@@ -253,11 +258,25 @@ class _Flattening:
         kept = [name for name in (*carried.values(), *rows.values()) if name not in self.layout.homes]
         inputs = tuple(dict.fromkeys((*call.reads, *ahead, *kept, *given, *held)))
         pairs = tuple(pair for pair in zip(starts, ends, strict=True) if pair[0] in carried.values())
-        control = call.inputs[0] if loop.counters else "" if loop.batches else loop.scanned[0]
-        axis = loop.axes[0] if loop.axes else 0
-        self.layout.calls[call.name] = Call(call.proto.op_type, control, axis, pairs)
+        self.layout.calls[call.name] = Call(turns=turns, carried=pairs)
         part = Part(call.name, call.path, inputs, call.reads, stays(call.proto))
         self._add(call, part, call.proto.op_type, call.outputs)
+
+    def _skipped(self, call: _Node, loop: _Loop) -> None:
+        """Add a Loop or a Scan that makes no turn: it copies the values that it starts with."""
+        for source, out in zip(loop.initial, call.outputs, strict=False):
+            self._link(out, (source,), same)
+        self.layout.calls[call.name] = Call()
+        part = Part(call.name, call.path, call.reads, call.reads, stays(call.proto))
+        self._add(call, part, f"{call.proto.op_type}.skipped", call.outputs)
+
+    def _turns(self, call: _Node, loop: _Loop, body: Any, given: Sequence[str]) -> Turns:
+        """Return how many turns there are; `given` are the results of one."""
+        if loop.batches:
+            return Turns()
+        if loop.scanned:
+            return Turns(scanned=loop.scanned[0], axis=loop.axes[0])
+        return Turns(loop.counters[0], loop.counters[1], _goes_on(body, given[0]))
 
     def _loop_of(self, call: _Node) -> _Loop:
         if call.proto.op_type == "Loop":
@@ -315,7 +334,7 @@ def runs_graphs(graph: Any) -> bool:
 
 
 def _runs_graphs(node: Any) -> bool:
-    return node.op_type in ("If", "Loop", "Scan") and node.domain in STANDARD_DOMAINS
+    return node.op_type in CALLS and node.domain in STANDARD_DOMAINS
 
 
 def _is_sound(node: Any, version: int) -> bool:
@@ -362,15 +381,14 @@ def _rename(node: Any, names: Mapping[str, str], own: set[str]) -> None:
                 value.name = names.get(value.name, value.name)
 
 
-def _goes_on(call: _Node, body: Any, result: str) -> tuple[str, ...]:
-    """Return the values that have to be true for a Loop to make all its turns. `result` is the condition that
+def _goes_on(body: Any, result: str) -> tuple[str, ...]:
+    """Return the values that have to be true for a Loop to make more turns. `result` is the condition that
     its body gives."""
     makers = {out: node for node in body.node for out in node.output}
     name = body.output[0].name
     while name in makers and makers[name].op_type == "Identity":
         name = makers[name].input[0]
-    first = tuple(each for each in call.inputs[1:2] if each)
-    return first if name == body.input[1].name else (*first, result)
+    return () if name == body.input[1].name else (result,)
 
 
 def _free(prefix: str, own: str, taken: set[str]) -> str:

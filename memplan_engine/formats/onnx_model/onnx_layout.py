@@ -15,6 +15,8 @@ DOMAIN = "memplan.insides"
 """Domain of nodes that the layout adds, and of calls, whose graphs are left out here."""
 
 Shape = tuple[int, ...]
+Pattern = tuple[int | None, ...]
+"""A shape; None for a size that is not known."""
 Numbers = Mapping[str, Any]
 """Arrays that are known before the model runs, by name."""
 
@@ -41,7 +43,7 @@ class Link:
 
     target: str
     sources: tuple[str, ...]
-    shape: Callable[[Sequence[Shape], Numbers], Shape | None]
+    shape: Callable[[Sequence[Shape], Numbers], Pattern | None]
     control: str = ""
 
     def taken(self, numbers: Numbers) -> tuple[str, ...]:
@@ -53,13 +55,37 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A node whose graphs are laid out. `control` is the value that says which branch is taken or how many
-    turns there are: that of Scan along `axis`. `carried` are pairs of a value before and after a turn."""
+class Turns:
+    """How many turns a Loop or a Scan makes: at most `trips`, none unless `first` is true, and no other one
+    unless those in `goes_on` are; or one for each row of `scanned` along `axis`. "" for what there is not."""
 
-    kind: str
-    control: str
+    trips: str = ""
+    first: str = ""
+    goes_on: tuple[str, ...] = ()
+    scanned: str = ""
     axis: int = 0
+
+    def range(self, shapes: Mapping[str, Shape], numbers: Numbers) -> tuple[int, int | None]:
+        """Return the least and the largest number of turns; None where there is no known limit."""
+        if self.scanned:
+            rows = shapes.get(self.scanned, ())[self.axis :][:1]
+            return (rows[0], rows[0]) if rows else (0, None)
+        trips, first = _number(numbers, self.trips), _number(numbers, self.first) if self.first else 1
+        most = None if trips is None else max(trips, 0)
+        if first == 0 or most == 0:
+            return 0, 0
+        if not first or (most is None and self.trips):
+            return 0, most
+        return most if most and all(_number(numbers, name) for name in self.goes_on) else 1, most
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A node whose graphs are laid out. `control` is the value that says which branch of an If is taken.
+    `carried` are pairs of a value before and after a turn."""
+
+    control: str = ""
+    turns: Turns | None = None
     carried: tuple[tuple[str, str], ...] = ()
 
 
@@ -83,29 +109,27 @@ class Layout:
     links: list[Link] = field(default_factory=list)
 
     def decided(self, shapes: Mapping[str, Shape], numbers: Numbers) -> dict[str, int]:
-        """Return by call which branch it takes (1 for `then`), or that it has no second turn (1), where that
-        follows from shapes and numbers."""
+        """Return by call which branch it takes (1 for `then`), or that it has no second turn (1) or none at
+        all (0), where that follows from shapes and numbers."""
         found: dict[str, int] = {}
         for name, call in self.calls.items():
-            number = _number(numbers, call.control)
-            if call.kind == "Scan":
-                sizes = shapes.get(call.control, ())[call.axis :]
-                number = sizes[0] if sizes else None
-            if number is not None and call.kind == "If":
+            if call.turns is not None:
+                _, most = call.turns.range(shapes, numbers)
+                if most is not None and most < 2:
+                    found[name] = most
+            elif (number := _number(numbers, call.control)) is not None:
                 found[name] = int(bool(number))
-            elif number is not None and number < 2:
-                found[name] = 1
         return found
 
     def fill(self, inferred: Any, shapes: Mapping[str, Shape], numbers: Numbers) -> bool:
-        """Put the shapes that follow from `shapes`, which are those of `inferred`, into the model; return
-        whether there were any."""
+        """Put the shapes that follow from `shapes`, which are those of `inferred`, into the model, also those
+        of which some sizes follow; return whether there were any."""
         graph, known = self.model.graph, dict(shapes)
         types = {value.name: value.type for value in values_of(inferred)}
         elements = {name: kind.tensor_type.elem_type for name, kind in types.items()}
         elements.update((tensor.name, tensor.data_type) for tensor in graph.initializer)
         infos = {value.name: value for value in (*graph.value_info, *graph.output)}
-        before = -1
+        before, partly = -1, False
         while before < len(known):
             before = len(known)
             for link in self.links:
@@ -115,12 +139,19 @@ class Layout:
                 shape = link.shape([known[name] for name in sources], numbers)
                 if shape is None or not _may_be(types.get(link.target), shape):
                     continue
-                known[link.target] = shape
+                sizes = _narrowed(types.get(link.target), shape, link.target)
+                if sizes is None:
+                    continue
+                if all(isinstance(size, int) for size in sizes):
+                    known[link.target] = tuple(size for size in sizes if isinstance(size, int))
+                partly = True
                 element = elements.get(link.target) or elements.get(sources[0], 0)
                 elements[link.target] = element
-                info = infos[link.target] if link.target in infos else graph.value_info.add(name=link.target)
-                info.type.CopyFrom(tensor_type(element, shape))
-        return len(known) > len(shapes)
+                if link.target not in infos:
+                    infos[link.target] = graph.value_info.add(name=link.target)
+                types[link.target] = tensor_type(element, sizes)
+                infos[link.target].type.CopyFrom(types[link.target])
+        return partly
 
     def check(self, shapes: Mapping[str, Shape], numbers: Numbers, source: str) -> None:
         """Raise ContradictionError for a value whose shape neither follows nor is that of a branch."""
@@ -129,8 +160,16 @@ class Layout:
             if link.target not in shapes or len(sources) < len(link.taken(numbers)):
                 continue
             found, shape = shapes[link.target], link.shape(sources, numbers)
-            if shape is not None and found not in (shape, *sources):
-                raise ContradictionError(source, f"tensor {link.target!r}", f"the shape {found}", str(shape))
+            # Of a branch that is larger along no axis only the shapes of the branches can be.
+            possible: list[Pattern] = (
+                [*sources] if link.shape is largest else [] if shape is None else [shape]
+            )
+            if shape is not None and None not in shape and shape not in possible:
+                possible.append(shape)
+            if possible and not any(_fits(found, each) for each in possible):
+                expected = " or ".join(dict.fromkeys(map(pattern_text, possible)))
+                place = f"tensor {link.target!r}"
+                raise ContradictionError(source, place, f"the shape {pattern_text(found)}", expected)
 
     def without_calls(self) -> Any:
         """Return the model without the nodes that ONNX has no schemas for: it overlooks errors after them."""
@@ -161,7 +200,7 @@ def values_of(graph: Any) -> Iterator[Any]:
         yield from values
 
 
-def tensor_type(element: int, shape: Iterable[int] | None) -> Any:
+def tensor_type(element: int, shape: Iterable[int | str] | None) -> Any:
     """Return the TypeProto of a tensor, whose shape is None where it is not known."""
     from onnx import helper
 
@@ -173,15 +212,56 @@ def _number(numbers: Numbers, name: str) -> int | None:
     return int(known.ravel()[0]) if known is not None and known.size else None
 
 
-def _may_be(kind: Any, shape: Shape) -> bool:
+def _may_be(kind: Any, shape: Pattern) -> bool:
     """Return whether a value that is declared to be of this type can have `shape`."""
-    if kind is None or not kind.tensor_type.HasField("shape"):
-        return True
-    dims = kind.tensor_type.shape.dim
-    return len(dims) == len(shape) and all(
-        dim.dim_value < 0 or not dim.HasField("dim_value") or dim.dim_value == size
-        for dim, size in zip(dims, shape, strict=True)
+    told = sizes_of(kind)
+    return told is None or (
+        len(told) == len(shape)
+        and all(size in (None, known) or known is None for known, size in zip(told, shape, strict=True))
     )
+
+
+def _narrowed(kind: Any, shape: Pattern, name: str) -> list[int | str] | None:
+    """Return the sizes of a type that may be `shape`, filled up from that and then with names; None where the
+    type knows no less."""
+    told = sizes_of(kind)
+    if told is None:
+        return [f"{name}[{axis}]" if size is None else size for axis, size in enumerate(shape)]
+    dims = kind.tensor_type.shape.dim
+    if all(size is None or known is not None for size, known in zip(shape, told, strict=True)):
+        return None
+    sizes: list[int | str] = []
+    for axis, (known, size) in enumerate(zip(told, shape, strict=True)):
+        found = size if known is None else known
+        sizes.append(dims[axis].dim_param or f"{name}[{axis}]" if found is None else found)
+    return sizes
+
+
+def _fits(shape: Shape, pattern: Pattern) -> bool:
+    """Return whether a shape has the sizes in a pattern."""
+    return len(shape) == len(pattern) and all(
+        wanted in (None, size) for size, wanted in zip(shape, pattern, strict=True)
+    )
+
+
+def sizes_of(kind: Any) -> Pattern | None:
+    """Return the sizes that a TypeProto has as numbers; None without any shape."""
+    if kind is None or not kind.tensor_type.HasField("shape"):
+        return None
+    dims = kind.tensor_type.shape.dim
+    return tuple(dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None for dim in dims)
+
+
+def pattern_text(shape: Pattern) -> str:
+    """Return the text of a shape: (?, 8)."""
+    return str(tuple(shape)).replace("None", "?")
+
+
+def _common(shapes: Sequence[Shape]) -> Pattern | None:
+    """Return the sizes that all shapes have; None where they have several numbers of dimensions."""
+    if len({len(shape) for shape in shapes}) > 1:
+        return None
+    return tuple(sizes[0] if len({*sizes}) == 1 else None for sizes in zip(*shapes, strict=True))
 
 
 def same(sources: Sequence[Shape], _: Numbers) -> Shape:
@@ -194,22 +274,32 @@ def of_one(sources: Sequence[Shape], _: Numbers) -> Shape:
     return sources[0][1:]
 
 
-def largest(sources: Sequence[Shape], _: Numbers) -> Shape | None:
-    """Return the shape that is the largest along each axis."""
+def largest(sources: Sequence[Shape], _: Numbers) -> Pattern | None:
+    """Return the shape that is the largest along each axis, or the sizes that all have."""
     largest = max(sources, key=math.prod)
     reached = all(
         len(shape) == len(largest) and all(a <= b for a, b in zip(shape, largest, strict=True))
         for shape in sources
     )
-    return largest if reached else None
+    return largest if reached else _common(sources)
 
 
-def final(batches: bool, sources: Sequence[Shape], _: Numbers) -> Shape | None:
-    """Return the shape of a value after all turns, which is that after one and before one."""
+def final(
+    batches: bool, turns: Turns, always: Pattern | None, sources: Sequence[Shape], numbers: Numbers
+) -> Pattern | None:
+    """Return the shape of a value after all turns: that after one and before one, if they are the same. Else
+    it has the sizes that it has `always` after a turn."""
     end, start, *scanned = sources
-    if end != start:
+    least, most = turns.range({turns.scanned: scanned[0]} if scanned else {}, numbers)
+    if most == 0:
+        return start
+    if end == start or (least, most) == (1, 1):
+        return (*scanned[0][:1], *end) if batches else end
+    if batches or len(start) != len(end):
         return None
-    return (*scanned[0][:1], *end) if batches else end
+    always = always or (None,) * len(end)
+    kept = (size if least or size == old else None for size, old in zip(always, start, strict=True))
+    return tuple(kept)
 
 
 def row(axis: int, batches: bool, sources: Sequence[Shape], _: Numbers) -> Shape:
@@ -229,9 +319,7 @@ def stacked(axes: tuple[int, int], batches: bool, sources: Sequence[Shape], _: N
     return (*piece[:at], *scanned[axes[0] :][:1], *piece[at:])
 
 
-def counted(trips: str, goes_on: Sequence[str], sources: Sequence[Shape], numbers: Numbers) -> Shape | None:
-    """Return the shape of a row of each turn of a Loop, where it is known how many there are."""
-    turns = _number(numbers, trips)
-    if turns is None or not all(_number(numbers, name) for name in goes_on):
-        return None
-    return (max(turns, 0), *sources[0])
+def counted(turns: Turns, sources: Sequence[Shape], numbers: Numbers) -> Pattern:
+    """Return the shape of a row of each turn of a Loop."""
+    least, most = turns.range({}, numbers)
+    return (most if least == most else None, *sources[0])

@@ -12,6 +12,8 @@ from memplan_engine.errors import InputError
 from memplan_engine.graph import find_cycle
 
 STANDARD_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
+CALLS = ("If", "Loop", "Scan")
+"""The operators whose graphs are laid out."""
 _NOT_FOLDED = frozenset(
     {
         "RandomNormal",

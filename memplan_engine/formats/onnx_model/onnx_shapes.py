@@ -128,7 +128,27 @@ def _at(model: Any, dimensions: Dimensions, values: Mapping[str, int]) -> tuple[
     copied = type(model)()
     copied.CopyFrom(model)
     sizes = bind(copied.graph, dimensions, values)
-    return infer_fixed(copied, lambda model: _infer(model, dimensions.source), sizes), sizes
+    inferred = infer_fixed(copied, lambda model: _infer(model, dimensions.source), sizes)
+    return _with_insides(inferred, sizes, dimensions.source), sizes
+
+
+def _with_insides(inferred: Any, sizes: Mapping[str, int], source: str) -> Any:
+    """`inferred`, also with the shapes that follow only from what is inside its calls."""
+    made = {name for node in inferred.graph.node for name in node.output if name}
+    if not runs_graphs(inferred.graph) or made <= shapes_of(inferred.graph, sizes).keys():
+        return inferred
+    try:
+        flat, _ = Insides().flat(inferred, source, sizes)
+    except ContradictionError:
+        raise
+    except InputError:
+        return inferred
+    whole = type(inferred)()
+    whole.CopyFrom(inferred)
+    del whole.graph.value_info[:], whole.graph.output[:]
+    whole.graph.value_info.extend(value for value in flat.graph.value_info if value.name in made)
+    whole.graph.output.extend(flat.graph.output)
+    return whole
 
 
 def _with_results(
@@ -221,7 +241,10 @@ def _symbolic(
     def insides() -> Insides:
         # Which branch is taken has to hold for all sizes.
         known = _insides_of(*_at(model, dimensions, dims), source).known
-        return _insides_of(inferred, sizes, source, known)
+        try:
+            return _insides_of(inferred, sizes, source, known)
+        except InputError as error:
+            raise hints_refused(error, source, hints) from None
 
     def plan(flatten: Flatten) -> Graph:
         flat, layout = flatten(inferred, sizes)

@@ -10,6 +10,7 @@ from memplan_engine.errors import InputError
 from memplan_engine.formats.formula_text import size_text
 from memplan_engine.formats.onnx_model.onnx_dimensions import Dimensions
 from memplan_engine.formats.onnx_model.onnx_fit_formulas import FormulaFit, Known, Numbers, Window
+from memplan_engine.formats.onnx_model.onnx_layout import ContradictionError
 from memplan_engine.formats.onnx_model.onnx_proto import ELEMENTS
 from memplan_engine.graph import Graph, Symbol, Tensor, check_graph
 from memplan_engine.symbolic.expression import to_sympy
@@ -104,22 +105,28 @@ def with_formulas(
 def hints_refused(error: InputError, source: str, hints: Point) -> InputError:
     """`error`, which the model raised at `hints`, told so."""
     at = ", ".join(f"{name}={value}" for name, value in hints.items())
-    found = f"{error.found} ({error.place})"
-    return InputError(source, f"hints {at}", found, "hints at which the model has shapes")
+    return type(error)(source, f"hints {at}", _why(error), "hints at which the model has shapes")
+
+
+def _why(error: InputError) -> str:
+    """Return what an error of a model found."""
+    if isinstance(error, ContradictionError):
+        return f"{error.place} with {error.found}, not {error.expected}"
+    return f"{error.found} ({error.place})"
 
 
 def _tried(
     names: Sequence[str], hints: Point, shapes_at: Callable[[Point], Shapes]
-) -> tuple[list[tuple[Point, Shapes]], list[str]]:
+) -> tuple[list[tuple[Point, Shapes]], list[InputError]]:
     """The points at which the model has shapes, with them; and why it has none at others."""
     tried: list[tuple[Point, Shapes]] = []
-    refusals: list[str] = []
+    refusals: list[InputError] = []
     for ladder in (LADDER, ROUND):
         for point in points(names, hints, ladder):
             try:
                 tried.append((point, shapes_at(point)))
             except InputError as error:
-                refusals.append(error.found)
+                refusals.append(error)
         if len(tried) >= FEWEST_POINTS:
             break
     return tried, refusals
@@ -217,6 +224,9 @@ def _lowest(name: str, hints: Point, shapes_at: Callable[[Point], Shapes]) -> in
     return least
 
 
-def _not_free(source: str, names: Sequence[str], refusals: Sequence[str]) -> InputError:
-    found = f"a model whose dimensions {', '.join(names)} cannot take any sizes ({refusals[0]})"
-    return InputError(source, "dimensions", found, "one for all sizes: bind some with --dim NAME=VALUE")
+def _not_free(source: str, names: Sequence[str], refusals: Sequence[InputError]) -> InputError:
+    """Return the error for a model that is refused at many sizes, of the kind of the first refusal."""
+    first = refusals[0]
+    why = _why(first) if isinstance(first, ContradictionError) else first.found
+    found = f"a model whose dimensions {', '.join(names)} cannot take any sizes ({why})"
+    return type(first)(source, "dimensions", found, "one for all sizes: bind some with --dim NAME=VALUE")
