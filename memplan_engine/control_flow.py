@@ -49,6 +49,7 @@ def contract(graph: Graph, inside: Mapping[str, int], *, scratch: bool = False) 
     workspace of the op.
     """
     made = {name for op in graph.ops if op.within for name in op.outputs}
+    home = {tensor.name: tensor.storage for tensor in graph.tensors}
     outer_op = {op.name: op.within[0][0] for op in graph.ops if op.within}
     calls = {graph.ops[region.call].name: region for region in regions(graph)}
     ops, tensors, storages = [], [], []
@@ -56,7 +57,9 @@ def contract(graph: Graph, inside: Mapping[str, int], *, scratch: bool = False) 
         if op.name in calls:
             members = (op, *graph.ops[calls[op.name].first : calls[op.name].call])
             read = dict.fromkeys(name for each in members for name in each.inputs if name not in made)
-            written = dict.fromkeys(name for each in members for name in each.mutates if name not in made)
+            # A view that is made inside may show what is outside.
+            changed = {home[name] for each in members for name in each.mutates}
+            written = [name for name in read if home[name] in changed]
             extra: tuple[str, ...] = ()
             nbytes = inside.get(op.name, 0)
             if scratch:

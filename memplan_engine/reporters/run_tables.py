@@ -39,6 +39,9 @@ CURVES = {
     "allocator": "measured, allocator level",
 }
 IN_PLACE = ("native", "equivalent")
+CHOOSING = frozenset({"cond", "while_loop", "scan", "map_impl"})
+"""Kinds of ops that run a branch of several, or one again and again."""
+LESS = "another branch, or a later turn of a loop, would hold more"
 
 
 def run_tables(run: RunFile, all_rows: bool = False) -> list[RenderableType]:
@@ -103,6 +106,8 @@ def _peaks(run: RunFile) -> list[tuple[str, str]]:
         text = exact(nbytes) + (f" at {run.ops[op]}" if op >= 0 else "")
         if name == "dispatch" and (sentence := difference_sentence(run)):
             text += f", {sentence}" + " off the prediction" * bool(run.difference)
+            if (run.difference or 0) < 0 and not CHOOSING.isdisjoint(run.kinds):
+                text += ": " + LESS
         elif name == "allocator" and run.predicted:
             off = nbytes - peak_of(run.predicted)[0]
             text += f", {signed(off)} off the prediction" if off else ", as predicted"

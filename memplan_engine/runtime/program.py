@@ -27,7 +27,7 @@ from memplan_engine.runtime.signature import (
     flatten_call,
 )
 from memplan_engine.torch_capture.capture_module import exporting, fake_inputs
-from memplan_engine.torch_capture.torch_exporting import export_as_eager
+from memplan_engine.torch_capture.torch_exporting import export_as_eager, made_functional
 from memplan_engine.torch_capture.torch_fake import RECORDED, FakeTwins, as_exported, fake_mode
 from memplan_engine.torch_capture.torch_graph import (
     assemble,
@@ -158,7 +158,7 @@ def load_program(
         fake_inputs((list(args), dict(kwargs or {})), FakeTwins(fake_mode()))
         exported, decisive = export_as_eager(model, *call, call, label)
         if functional:
-            exported = exported.run_decompositions({})
+            exported = made_functional(exported, label)
     form = call_form(model, exported.call_spec.in_spec)
     program = program_from_exported(exported, name=label, form=form)
     return replace(program, expected=_with_decisive(program, call, decisive))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError, one_line
 from memplan_engine.torch_capture.torch_dims import parse_dynamic, torch_dynamic_shapes
-from memplan_engine.torch_capture.torch_exporting import FUSED, export_as_eager
+from memplan_engine.torch_capture.torch_exporting import FUSED, export_as_eager, made_functional
 from memplan_engine.torch_capture.torch_fake import EXPORTABLE, FakeTwins, fake_mode, quiet, require_torch
 from memplan_engine.torch_capture.torch_graph import graph_from_exported
 from memplan_engine.torch_capture.torch_run import as_input_error, brief
@@ -85,7 +85,7 @@ def capture(
             prefer_deferred_runtime_asserts_over_guards=shapes is not None,
         )
         if functional:
-            exported = exported.run_decompositions({})
+            exported = made_functional(exported, label)
     graph = graph_from_exported(exported, label)
     warn_of_fused(graph)
     return graph

@@ -99,10 +99,17 @@ def while_loop(call: Call) -> Laid:
     import torch
 
     carried, others = call.argument(2), call.argument(3)
-    given = [slot.value for slot in parts_of(call.results)]
-    fresh = iter(call.op("carried", "loop.carried", lambda: [torch.empty_like(t) for t in tensors(given)]))
+    given = tensors([slot.value for slot in parts_of(call.results)])
+
+    def turn_before() -> list[torch.Tensor]:
+        return [*(torch.empty_like(each) for each in given), torch.empty((), dtype=torch.bool)]
+
+    *made, went_on = call.op("carried", "loop.carried", turn_before)
+    fresh = iter(made)
     state = [next(fresh) if isinstance(slot.value, torch.Tensor) else slot for slot in carried]
     goes_on = call.graph(0, (*state, *others), "body", "cond")
+    # The answer before is held until this one is there.
+    call.run.hold(names_of([went_on]), call.run.ops[-1].name)
     results = call.graph(1, (*state, *others), "body")
     _resemble(call, state, results)
     return Laid([results], (*goes_on, *state))
@@ -123,22 +130,30 @@ def scan(call: Call) -> Laid:
         made: torch.Tensor = slot.value.new_empty(slot.value.shape[1:])
         return made
 
-    first = call.op("first", "loop.first", lambda: [row(slot) for slot in outs])
+    def turn() -> list[Slot]:
+        return call.graph(0, (*carried, *_first_of(call, rows), *others), "body")
+
     if turns > 1:
+        first = call.op("first", "loop.first", lambda: [row(slot) for slot in outs])
         carried = call.op("carried", "loop.carried", lambda: [torch.empty_like(s.value) for s in carries])
+    else:
+        given = turn()
+        first = given[len(carries) :]
     stacked = call.op("outs", "aten.empty", lambda: [slot.value.detach() for slot in outs])
     places = call.op(
         "places",
         "aten.ones_like",
         lambda: [torch.ones_like(row(slot), dtype=torch.int64).unsqueeze(0) for slot in outs],
     )
-    before = call.op("previous", "loop.carried", lambda: [row(slot) for slot in outs]) if turns > 2 else []
-    sliced = _first_of(call, rows)
-    given = call.graph(0, (*carried, *sliced, *others), "body")
-    _resemble(call, carried if turns > 1 else (), given)
-    for held in (first, before):
-        _resemble(call, held, given[len(carries) :])
-    call.op("turn", "loop.turn", lambda: (), (*carried, *before, *given))
+    if turns > 1:
+        before = (
+            call.op("previous", "loop.carried", lambda: [row(slot) for slot in outs]) if turns > 2 else []
+        )
+        given = turn()
+        _resemble(call, carried, given)
+        for held in (first, before):
+            _resemble(call, held, given[len(carries) :])
+        call.op("turn", "loop.turn", lambda: (), (*carried, *before, *given))
     for number, (slot, place, target) in enumerate(zip(given[len(carries) :], places, stacked, strict=True)):
         at = call.op(f"at_{number}", "aten.mul", partial(torch.mul, place.value, 0), [place])
         call.op(f"store_{number}", "aten.scatter_", lambda: (), (*at, slot), [target])

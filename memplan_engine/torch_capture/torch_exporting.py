@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from memplan_engine.torch_capture.torch_autocast import tracing_cache
 from memplan_engine.torch_capture.torch_fake import MOST_ELEMENTS, concrete, patched
 from memplan_engine.torch_capture.torch_operators import gives_views, is_repeatable, written_nodes
-from memplan_engine.torch_capture.torch_run import brief
+from memplan_engine.torch_capture.torch_run import as_input_error, brief
 
 if TYPE_CHECKING:
     import torch
@@ -172,6 +172,18 @@ def export_as_eager(
             brief(error),
         )
         return exported, []
+
+
+def made_functional(exported: ExportedProgram, source: str) -> ExportedProgram:
+    """Return `exported` with functional operators in place of those that write in place.
+
+    Raises
+    ------
+    InputError: a graph that torch cannot make functional, such as one with writes inside a branch.
+    """
+    expected = "a graph that torch can make functional; without --functional it is taken as it is"
+    with as_input_error(source, "functional form", expected):
+        return exported.run_decompositions({})  # type: ignore[no-any-return]
 
 
 @contextmanager

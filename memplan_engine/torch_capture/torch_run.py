@@ -65,7 +65,8 @@ class Run:
     """A re-run in progress. `tensors` and `storages` keep, by tensor name, every tensor made and the
     identity of the storage it had when it was made; `held`, by op, what `execute` says of it. `insides`
     has by kind what adds the ops inside of operators that call graphs; `within` is where ops are added now.
-    `held_by` has, by tensor name, the op up to whose end its storage is held."""
+    `held_by` has, by tensor name, the op up to whose end its storage is held. `alive` are all storages that
+    were ever named: the identity of one that is gone would be another's."""
 
     source: str
     mode: FakeTensorMode = field(default_factory=fake_mode)
@@ -79,6 +80,7 @@ class Run:
     insides: Mapping[str, LayOut] = field(default_factory=dict)
     within: Path = ()
     held_by: dict[str, str] = field(default_factory=dict)
+    alive: list[torch.UntypedStorage] = field(default_factory=list)
     autocast: AutocastCache = field(init=False)
     twins: FakeTwins = field(init=False)
 
@@ -101,6 +103,7 @@ class Run:
             self.tensors[label] = leaf
             self.storages[label] = storage_of(leaf)
             self.sizes[storage_of(leaf)] = leaf.untyped_storage()
+            self.alive.append(leaf.untyped_storage())
             names.append(label)
         return Slot(value, pytree.tree_unflatten(names, form))
 

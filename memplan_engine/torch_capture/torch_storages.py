@@ -5,17 +5,21 @@ runtime."""
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 import torch
+from torch._C import DispatchKey
+from torch._higher_order_ops import BaseHOP
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from memplan_engine.torch_capture.torch_autocast import may_be_cached
-from memplan_engine.torch_capture.torch_fake import storage_of
+from memplan_engine.torch_capture.torch_fake import patched, storage_of
 from memplan_engine.torch_capture.torch_operators import as_allocated, gives_views
 
 GIVES_BACK_NEW = {"aten::lift_fresh", "aten::lift"}
@@ -25,6 +29,16 @@ BELOW_AUTOGRAD = torch._C.DispatchKey.AutogradFunctionality
 """The dispatch key that is excluded where no kernel of autograd runs."""
 FOLDING = ("aten::linear", "aten::matmul")
 """Composite operators that choose by whether weights want gradients."""
+TAKE_FUNCTIONS = {
+    *("associative_scan", "cond", "flex_attention", "flex_attention_backward", "foreach_map"),
+    *("hints_wrapper", "invoke_subgraph", "map_impl", "out_dtype", "scan", "strict_mode", "while_loop"),
+    "while_loop_stack_output",
+}
+"""Higher-order operators whose eager implementations are Python that calls the functions they are given."""
+CALL_ONCE = {"foreach_map", "hints_wrapper", "out_dtype", "strict_mode"}
+"""Those of them that call one function, once, whatever values there are."""
+MODE = "_get_current_dispatch_mode"
+"""By it some of these implementations refuse to run under a mode."""
 OTHERWISE_FAKE = ("aten.one_hot",)
 """Ops made of others on fake tensors than on real ones, where they hold nothing beside their result."""
 
@@ -148,7 +162,7 @@ def _may_give_back(operator: Any) -> bool:
 
 class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees every operator that reaches the dispatcher below autograd, through `operate`. Of `cond` and other
-    operators that call graphs only what they give back is seen."""
+    operators that call graphs only what they give back is seen, unless it runs them by `run_functions`."""
 
     supports_higher_order_operators = True
 
@@ -211,6 +225,8 @@ class Inside(OperatorMode):  # type: ignore[no-untyped-call]
         if operator is torch.ops.aten._safe_softmax.default:
             with self:
                 return by_parts(operator, args, kwargs)
+        if takes_functions(operator) and operator_name(operator) in CALL_ONCE:
+            return run_functions(operator, args, kwargs, self)
         value = as_allocated(operator, operator(*args, **kwargs), args, kwargs)
         if operator is torch.ops.aten._to_copy.default and may_be_cached(args[0]):
             self._casts.append(weakref.ref(value))
@@ -257,6 +273,45 @@ class Lives(OperatorMode, StorageWatch):  # type: ignore[no-untyped-call]
         self._results = 0
         self.returned(value, args, kwargs, operator)
         return value
+
+
+def takes_functions(operator: Any) -> bool:
+    """Return whether `operator` calls functions that it is given, in Python."""
+    return isinstance(operator, torch._ops.HigherOrderOperator) and operator_name(operator) in TAKE_FUNCTIONS
+
+
+def run_functions(operator: Any, args: Any, kwargs: Any, mode: OperatorMode) -> Any:
+    """Run `operator`, which takes functions, as eager mode does; `mode` sees the operators that they call."""
+    refusals = [(module, MODE, lambda: None) for module in modules_with(MODE)]
+    with mode, patched(*refusals, (torch, "_safe_softmax", _safe_softmax)):
+        return _implementation(operator)(*args, **kwargs)
+
+
+def modules_with(name: str) -> list[ModuleType]:
+    """Return the modules of higher-order operators that have a function `name`."""
+    modules = [each for path, each in sys.modules.items() if path.startswith("torch._higher_order_ops.")]
+    return [each for each in modules if name in vars(each)]
+
+
+def _implementation(operator: Any) -> Callable[..., Any]:
+    """Return what eager mode runs for `operator`."""
+    if operator.name() == "invoke_subgraph":
+        return lambda graph, identifier, *given: _called(graph, given)
+    if isinstance(operator, BaseHOP):
+        return lambda graph, *given, **options: _called(graph, given)
+    return operator.py_kernels[DispatchKey.CompositeExplicitAutograd]  # type: ignore[no-any-return]
+
+
+def _called(graph: Callable[..., Any], given: Any) -> Any:
+    return graph(list(given)) if getattr(graph, "_boxed_call", False) else graph(*given)
+
+
+def _safe_softmax(*args: Any, **kwargs: Any) -> torch.Tensor:
+    """Return `torch._safe_softmax(*args, **kwargs)`, by the operators that its kernel calls: one of them
+    makes a mask of all scores."""
+    with torch._C.DisableTorchFunction():
+        softmaxed: torch.Tensor = by_parts(torch.ops.aten._safe_softmax.default, args, kwargs)
+    return softmaxed
 
 
 def has_parts(types: Iterable[type]) -> bool:

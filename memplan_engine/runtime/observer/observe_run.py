@@ -30,7 +30,7 @@ from memplan_engine.runtime.observer.allocations import (
 from memplan_engine.runtime.program import Program, flat_outputs, run_nodes
 from memplan_engine.torch_capture.capture_module import as_given, register_caches
 from memplan_engine.torch_capture.torch_run import as_input_error
-from memplan_engine.torch_capture.torch_storages import OperatorMode
+from memplan_engine.torch_capture.torch_storages import OperatorMode, run_functions, takes_functions
 from memplan_engine.torch_capture.training.torch_recipe import (
     Recipe,
     check_recipe,
@@ -220,20 +220,24 @@ class Observer:
 
     def dispatched(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator that has reached the dispatcher."""
-        if not self.each_operator:
-            value = func(*args, **kwargs)
-            if self.storages is not None:
-                self.storages.returned(value, args, kwargs, func)
-            return value
+        if not self.each_operator or self.position.inside:
+            return self._noted(func, args, kwargs)
         mark = self._begin("", func)
         try:
             # A model may catch what an operator raises, and go on.
-            value = func(*args, **kwargs)
-            if self.storages is not None:
-                self.storages.returned(value, args, kwargs, func)
-            return value
+            return self._noted(func, args, kwargs)
         finally:
             self._end(mark)
+
+    def _noted(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator, with what runs inside where it takes functions, and note what it gives back."""
+        if self.mode is not None and takes_functions(func):
+            value = run_functions(func, args, kwargs, self.mode)
+        else:
+            value = func(*args, **kwargs)
+        if self.storages is not None:
+            self.storages.returned(value, args, kwargs, func)
+        return value
 
     def _begin(self, name: str, kind: Any) -> Any:
         """An op begins; the profiler's handle on it."""

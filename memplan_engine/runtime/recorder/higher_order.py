@@ -9,16 +9,13 @@ in the backward pass. Both happen here too, on fake tensors, so that the same st
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 import torch
-from torch._C import DispatchKey
-from torch._higher_order_ops import BaseHOP, partitioner, utils
+from torch._higher_order_ops import partitioner, utils
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -27,30 +24,25 @@ from memplan_engine.runtime.recorder.assumed_values import Assumed
 from memplan_engine.runtime.recorder.eager_kernels import as_in_eager
 from memplan_engine.runtime.recorder.op_recorder import Recorder
 from memplan_engine.torch_capture.torch_fake import RECORDED, patched
-from memplan_engine.torch_capture.torch_storages import OperatorMode, StorageSizes, by_parts
+from memplan_engine.torch_capture.torch_storages import (
+    TAKE_FUNCTIONS,
+    OperatorMode,
+    StorageSizes,
+    modules_with,
+    run_functions,
+    takes_functions,
+)
 from memplan_engine.torch_capture.training.torch_answers import unknown
 from memplan_engine.torch_capture.training.torch_origins import RunningModules, who_asks
 from memplan_engine.torch_capture.training.torch_values import KnownValues
 
-EAGER = {
-    *("associative_scan", "cond", "flex_attention", "flex_attention_backward", "foreach_map"),
-    *("hints_wrapper", "invoke_subgraph", "map_impl", "out_dtype", "scan", "strict_mode", "while_loop"),
-    "while_loop_stack_output",
-}
-"""Operators whose eager implementations are Python that calls the functions."""
 _ATTENTION = import_module("torch.nn.attention.flex_attention")
 # Its package has an operator of the same name.
 _FLEX = import_module("torch._higher_order_ops.flex_attention")
 
 
-def _with(name: str) -> list[ModuleType]:
-    """Return the modules of such operators that have a function `name`."""
-    modules = [each for path, each in sys.modules.items() if path.startswith("torch._higher_order_ops.")]
-    return [each for each in modules if name in vars(each)]
-
-
-MODE, MATERIALIZE = "_get_current_dispatch_mode", "materialize_as_graph"
-"""By the first some implementations refuse to run under a mode; the second makes a graph of a function."""
+MATERIALIZE = "materialize_as_graph"
+"""It makes a graph of a function."""
 LOOP_ROUNDS = 2
 """Rounds of a loop whose end is unknown. A carried value has the same size in each round and is gone
 one round later, so that the second one holds as much as any."""
@@ -72,18 +64,17 @@ class HigherOrder:
             gradients are wanted.
         """
         name = operator.name()
-        if name not in EAGER:
+        if not takes_functions(operator):
             found = f"the higher-order operator {name} {who_asks()}"
-            raise InputError(self.source, "fake run", found, f"one of {', '.join(sorted(EAGER))}, {RECORDED}")
+            expected = f"one of {', '.join(sorted(TAKE_FUNCTIONS))}, {RECORDED}"
+            raise InputError(self.source, "fake run", found, expected)
         # Nothing is said of a branch that is only tried.
         is_noted = isinstance(mode, Recorder)
         if name == "cond":
             self._choose(is_noted, *args)
         elif name.startswith("while_loop"):
             args = (self._ending(name, args[0], is_noted), *args[1:])
-        refusals = [(module, MODE, lambda: None) for module in _with(MODE)]
-        with mode, patched(*refusals, (torch, "_safe_softmax", _safe_softmax)):
-            return _implementation(operator)(*args, **kwargs)
+        return run_functions(operator, args, kwargs, mode)
 
     def _choose(
         self,
@@ -121,27 +112,6 @@ class HigherOrder:
             return answer
 
         return answered
-
-
-def _implementation(operator: Any) -> Callable[..., Any]:
-    """Return what eager mode runs for `operator`."""
-    if operator.name() == "invoke_subgraph":
-        return lambda graph, identifier, *given: _called(graph, given)
-    if isinstance(operator, BaseHOP):
-        return lambda graph, *given, **options: _called(graph, given)
-    return operator.py_kernels[DispatchKey.CompositeExplicitAutograd]  # type: ignore[no-any-return]
-
-
-def _called(graph: Callable[..., Any], given: Any) -> Any:
-    return graph(list(given)) if getattr(graph, "_boxed_call", False) else graph(*given)
-
-
-def _safe_softmax(*args: Any, **kwargs: Any) -> torch.Tensor:
-    """Return `torch._safe_softmax(*args, **kwargs)`, by the operators that its kernel calls: one of them
-    makes a mask of all scores."""
-    with torch._C.DisableTorchFunction():
-        softmaxed: torch.Tensor = by_parts(torch.ops.aten._safe_softmax.default, args, kwargs)
-    return softmaxed
 
 
 class _Held(OperatorMode):  # type: ignore[no-untyped-call]
@@ -215,7 +185,7 @@ def functions_compiled(recorder: Recorder, modules: RunningModules, mode: FakeTe
 
     with patched(
         *((module, "setup_compilation_env", compiling) for module in (utils, _ATTENTION)),
-        *((module, MATERIALIZE, materialized) for module in _with(MATERIALIZE)),
+        *((module, MATERIALIZE, materialized) for module in modules_with(MATERIALIZE)),
         (partitioner, "create_hop_joint_graph", unrecorded(partitioner.create_hop_joint_graph)),
         (_FLEX, "create_fw_bw_graph", unrecorded(_FLEX.create_fw_bw_graph)),
     ):

@@ -48,18 +48,20 @@ def restoring(written: Sequence[torch.Tensor], seed: int) -> Iterator[Callable[[
 
 def written_tensors(program: Program, inputs: Sequence[Any]) -> list[torch.Tensor]:
     """Those of the flat `inputs` (`Program.inputs`) that a run of `program` writes in place, as one on fake
-    tensors shows."""
+    tensors shows, and the graph of what is inside operators that call graphs."""
     mode = fake_mode()
     twins, writes = FakeTwins(mode), _Writes()
     fakes = [twins.twin(value) for value in inputs]
     with torch.no_grad(), quiet(), mode, writes:
         run_nodes(program.module, fakes, lambda name, kind, call: call(), read=twins.twin)
+    home = {tensor.name: tensor.storage for tensor in program.graph.tensors}
+    inside = {home[name] for op in program.graph.ops for name in op.mutates}
     rows = zip(program.placeholders, inputs, fakes, strict=True)
     return [
         value
         for name, value, fake in rows
         if isinstance(value, torch.Tensor)
-        and (name in program.written or storage_of(fake) in writes.storages)
+        and (name in program.written or home.get(name) in inside or storage_of(fake) in writes.storages)
     ]
 
 
