@@ -34,6 +34,7 @@ class Panel:
     covers the steps from `profile_start[j]` up to `profile_start[j + 1]` (the last one up to `steps`) with
     that many live bytes and that high-water mark.
 
+    `arena_name` and `peak_name` name the lines at `arena` and `peak_step`.
     `before` is an arena (bytes) to compare with, drawn as a line of its own. `lines` lie over the strip.
     `panes` is what stands beside a chart of one panel, None for nothing.
     `layers` are the modules that run, from the outermost cut to the innermost.
@@ -56,6 +57,8 @@ class Panel:
     profile_start: Ints
     profile_live: Ints
     profile_high: Ints
+    arena_name: str = "arena"
+    peak_name: str = "peak"
     capacity: int | None = None
     dimmed: NDArray[np.bool_] | None = None
     owner: NDArray[np.int32] | None = None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from memplan_engine import Problem
 from memplan_engine.analysis.buffer_names import buffer_names
-from memplan_engine.analysis.claims import over_bound, workspace_name
+from memplan_engine.analysis.claims import arena_name, over_bound, peak_name, workspace_name
 from memplan_engine.analysis.layers import Layer, find_layers
 from memplan_engine.analysis.provenance import step_labels
 from memplan_engine.plotting.bands import bands_of
@@ -62,6 +62,8 @@ def make_panel(
         arena=plan.arena_bytes,
         bound=plan.bound.nbytes,
         peak_step=profile.peak_step,
+        arena_name=arena_name(plan),
+        peak_name=peak_name(problem),
         steps=problem.steps,
         profile_start=profile.sections.bounds[:-1],
         profile_live=profile.live,

@@ -13,9 +13,9 @@ from memplan_dashboard.session.searches import LIMITS, Search
 from memplan_dashboard.widgets.controls import bound
 
 from memplan_engine import Decision
-from memplan_engine.analysis.claims import optimal_for
+from memplan_engine.analysis.claims import doubt, optimal_for
 from memplan_engine.units import format_bytes, format_percent
-from memplan_engine.verdict import Verdict, verdict_text
+from memplan_engine.verdict import Reason, Verdict, verdict_text
 
 EVERY_SECONDS = 1.0
 LIMIT = "Then the search is paused. Keep solving goes on from there."
@@ -63,7 +63,10 @@ def _panel(search: Search, was_active: bool, side: str, beside: tuple[Search, ..
 def _headline(search: Search, snapshot: JobSnapshot) -> str:
     spent = format_seconds(snapshot.seconds)
     if snapshot.now.arena_bytes == snapshot.now.bound_bytes:
-        return f"Proved optimal for {optimal_for(search.document.problem)} after {spent}"
+        problem = search.document.problem
+        if doubt(problem) in (Reason.PARTIAL, Reason.COMPILED):
+            return f"No arena for {optimal_for(problem)} can be smaller, proved after {spent}"
+        return f"Proved optimal for {optimal_for(problem)} after {spent}"
     capacity = search.job.capacity
     size = "" if capacity is None else f" for {format_bytes(capacity)}"
     if snapshot.state is State.RUNNING:

@@ -13,7 +13,7 @@ from memplan_engine.advice.situation import Situation
 from memplan_engine.advice.values import Advice, Candidate, Rejected, Suggestion
 from memplan_engine.advice.words import capitalised
 from memplan_engine.analysis.buffer_names import buffer_names, short_name
-from memplan_engine.analysis.claims import doubt
+from memplan_engine.analysis.claims import doubt, peak_name
 from memplan_engine.analysis.provenance import find_provenance
 from memplan_engine.errors import MemplanError
 from memplan_engine.formats.importer import Loaded
@@ -298,18 +298,19 @@ def _holders(problem: Problem) -> str:
 
 def _why_none(situation: Situation, rejected: list[Rejected], complete: bool) -> str:
     problem = situation.problem
+    most = peak_name(problem)
     if not len(problem):
         return "There is nothing to place."
     if not complete:
         return "It was stopped before anything that saves was found."
     if isinstance(situation.loaded, Plan):
-        return f"A finished plan is not replanned. The peak: {_holders(problem)}."
+        return f"A finished plan is not replanned. The {most}: {_holders(problem)}."
     if not isinstance(situation.loaded, Graph):
         what = "A recording" if any(each.maker for each in find_provenance(problem)) else "A list of buffers"
-        return f"{what} has no ops that could be rewritten. The peak: {_holders(problem)}."
+        return f"{what} has no ops that could be rewritten. The {most}: {_holders(problem)}."
     live = live_at(problem, load_of(problem).peak_step)
     if len(live) == 1:
-        return f"The peak is one tensor: {_holders(problem)}."
+        return f"The {most} is one tensor: {_holders(problem)}."
     if rejected:
         return f"Nothing that was tried lowers the arena: {rejected[0].reason}."
-    return f"No op can be rewritten; the peak: {_holders(problem)}."
+    return f"No op can be rewritten; the {most}: {_holders(problem)}."

@@ -97,6 +97,29 @@ def holds_at_least(problem: Problem) -> bool:
     return doubt(problem) not in (None, *EITHER_WAY)
 
 
+def is_optimal(plan: Plan) -> bool:
+    """Return whether no plan of its run has a smaller arena than `plan`: False where the figures are of a
+    part of that run, or of the Python that is compiled."""
+    return plan.optimal and doubt(plan.problem) not in (Reason.PARTIAL, Reason.COMPILED)
+
+
+def is_proved(plan: Plan) -> bool:
+    """Return whether `plan` is optimal and nothing is left to doubt: what is drawn green."""
+    return plan.optimal and doubt(plan.problem) is None
+
+
+def arena_name(plan: Plan) -> str:
+    """Return the name of the arena's line in a chart."""
+    if plan.problem.scope is Scope.PART:
+        return "arena of this part"
+    return "arena = lower bound" if plan.optimal else "arena"
+
+
+def peak_name(problem: Problem) -> str:
+    """Return the name of the most live bytes of `problem`: of a part of a run they are no peak."""
+    return "recorded maximum" if problem.scope is Scope.PART else "peak"
+
+
 def _kinds(problem: Problem) -> set[str]:
     return {op.kind for op in problem.origin.graph.ops} if problem.origin else set()
 
@@ -155,7 +178,7 @@ def _outside(problem: Problem) -> str:
 
 def verdict(plan: Plan) -> str:
     """ "optimal" in so many words that nobody takes it for more than it is of; "" where it is not proved."""
-    if not plan.optimal or doubt(plan.problem) in (Reason.PARTIAL, Reason.COMPILED):
+    if not is_optimal(plan):
         return ""
     origin = plan.problem.origin
     sizes = " for known sizes" * bool(origin and unknown_sizes(origin.graph))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memplan_engine.analysis.claims import holds_at_least, workspace_name
+from memplan_engine.analysis.claims import holds_at_least, is_optimal, workspace_name
 from memplan_engine.analysis.provenance import ops_at
 from memplan_engine.graph import Role, Workspace, storage_bytes
 from memplan_engine.plan import Plan
@@ -17,7 +17,8 @@ class PlanFigures:
     """The figures of one plan, in bytes unless they say otherwise.
 
     The `arena` is `demand`, the most bytes of buffers live at one step, and `loss` to packing; no arena can
-    be smaller than `bound`, and `gap` is the share by which it is larger. `naive` is the arena without any
+    be smaller than `bound`, and `gap` is the share by which it is larger, none if it `meets_bound`; `optimal`
+    (`claims.is_optimal`) claims more, for the run. `naive` is the arena without any
     reuse, `saved` the share of it that the plan saves. `total` is the arena and the `workspace` of its ops,
     which is kept for single ops or shared between them (`scratch`) and goes by `workspace_name`. At the peak,
     scratch included, `peak_bytes` are live, `live_at_peak` of them in the arena, with `holes_at_peak` free
@@ -32,6 +33,7 @@ class PlanFigures:
     bound_kind: str
     bound_step: int
     optimal: bool
+    meets_bound: bool
     gap: float
     naive: int
     saved: float
@@ -62,7 +64,8 @@ def figures_of(plan: Plan, profile: Profile | None = None) -> PlanFigures:
         bound=plan.bound.nbytes,
         bound_kind=str(plan.bound.kind),
         bound_step=plan.bound.step,
-        optimal=plan.optimal,
+        optimal=is_optimal(plan),
+        meets_bound=plan.optimal,
         gap=plan.gap,
         naive=plan.naive_bytes,
         saved=plan.saved,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from memplan_engine.analysis.buffer_names import buffer_names
-from memplan_engine.analysis.claims import over_bound
+from memplan_engine.analysis.claims import arena_name, over_bound
 from memplan_engine.errors import MissingDependencyError
 from memplan_engine.plan import Plan
 from memplan_engine.plotting.axis_ticks import byte_ticks
@@ -206,7 +206,7 @@ def _add_bands(chart: Any, bands: Sequence[Band], steps: int, style: FigureStyle
 def _add_levels(chart: Any, plan: Plan, profile: Profile, style: FigureStyle) -> None:
     """Arena and lower bound as lines with their names above them."""
     colours = style.colours
-    levels = [(plan.arena_bytes, "arena = lower bound" if plan.optimal else "arena", colours.text, "solid")]
+    levels = [(plan.arena_bytes, arena_name(plan), colours.text, "solid")]
     if not plan.optimal:
         levels.append((plan.bound.nbytes, "lower bound", colours.bound, "dash"))
     for value, name, colour, dash in levels:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memplan_engine.analysis.buffer_names import buffer_names
-from memplan_engine.analysis.claims import over_bound
+from memplan_engine.analysis.claims import arena_name, over_bound, peak_name
 from memplan_engine.plan import Plan
 from memplan_engine.plotting.axis_ticks import byte_ticks, step_ticks
 from memplan_engine.plotting.bands import BAND_ROW, BAR, NARROWEST, Band, bands_of, rows_of
@@ -304,12 +304,13 @@ Key = tuple[str, str, float, tuple[float, ...]]
 
 def _keys(plan: Plan, profile: Profile, style: FigureStyle) -> list[Key]:
     colours = style.colours
-    arena = f"arena {format_bytes(plan.arena_bytes)}"
-    keys: list[Key] = [(f"{arena} = lower bound" if plan.optimal else arena, colours.text, 1.5, ())]
+    name, *rest = arena_name(plan).split(" = ")
+    arena = " = ".join((f"{name} {format_bytes(plan.arena_bytes)}", *rest))
+    keys: list[Key] = [(arena, colours.text, 1.5, ())]
     if not plan.optimal:
         words = f"lower bound {format_bytes(plan.bound.nbytes)} ({plan.bound.kind.words})"
         keys.append((words, colours.bound, 1.5, (6, 4)))
-    return [*keys, (f"peak step {profile.peak_step:,}", colours.peak, 1.0, (4, 3))]
+    return [*keys, (f"{peak_name(plan.problem)} step {profile.peak_step:,}", colours.peak, 1.0, (4, 3))]
 
 
 Entry = tuple[str, str | Key, float]

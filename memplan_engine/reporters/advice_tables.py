@@ -10,7 +10,7 @@ from rich.table import Table
 
 from memplan_engine.advice.commands import command_of, writing_command
 from memplan_engine.advice.values import Advice, CodeChange, OpChange, Suggestion
-from memplan_engine.analysis.claims import claim_summary, over_bound
+from memplan_engine.analysis.claims import claim_summary, is_optimal, over_bound, peak_name
 from memplan_engine.analysis.tied_peaks import tied_peaks
 from memplan_engine.preparation import Preparation
 from memplan_engine.reporters.plan_tables import counted_lines
@@ -54,7 +54,7 @@ def _entry(suggestion: Suggestion, file: str, asked: Preparation | None) -> dict
         "saved_peak_bytes": suggestion.saved_peak_bytes,
         "arena_bytes": suggestion.arena_bytes,
         "bound_bytes": suggestion.plan.bound.nbytes,
-        "optimal": suggestion.plan.optimal,
+        "optimal": is_optimal(suggestion.plan),
         "fits": suggestion.fits,
         "same_bits": suggestion.same_bits,
         "numerics": suggestion.numerics,
@@ -109,7 +109,7 @@ def _headline(advice: Advice) -> str:
     words = f"{plan.problem.name}: arena {exact(plan.arena_bytes)}, {over_bound(plan)}"
     peaks = tied_peaks(plan.problem)
     if len(peaks) > 1:
-        words += f"; {len(peaks)} steps tie for the peak"
+        words += f"; {len(peaks)} steps tie for the {peak_name(plan.problem)}"
     if advice.capacity is None:
         return words
     over = plan.arena_bytes - advice.capacity

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memplan_engine.analysis.claims import workspace_name
+from memplan_engine.analysis.claims import doubt, optimal_for, workspace_name
 from memplan_engine.plan import Plan
 from memplan_engine.units import exact, format_bytes, format_percent, format_seconds
+from memplan_engine.verdict import Reason
 
 MOST_NAMED = 3
 """Strategies that are named; of more only the number is said."""
@@ -23,6 +24,8 @@ def comparison_words(plans: Sequence[Plan]) -> tuple[str, ...]:
     best, bound = min(plan.arena_bytes for plan in plans), max(plan.bound.nbytes for plan in plans)
     winners = [plan for plan in plans if plan.arena_bytes == best]
     proved = "proved, no arena can be smaller" if best <= bound else _not_proved(best, bound)
+    if best <= bound and doubt(plans[0].problem) in (Reason.PARTIAL, Reason.COMPILED):
+        proved = f"no arena for {optimal_for(plans[0].problem)} can be smaller"
     verdict = f"{_winners(winners, len(plans), exact(best))}; {proved}"
     return (verdict, *_fastest(winners), *_margin(plans, best), *_same(plans[0], best))
 

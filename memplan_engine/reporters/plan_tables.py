@@ -16,6 +16,8 @@ from memplan_engine.analysis.claims import (
     counted,
     doubt,
     holds_at_least,
+    is_optimal,
+    is_proved,
     left_out,
     optimal_for,
     verdict,
@@ -75,7 +77,7 @@ def plan_table(plan: Plan, cut_by: str = "") -> RenderableType:
         *_objects(plan),
         ("not planned", left_out(problem)),
     ]
-    style = "green" if plan.optimal and doubt(problem) is None else ""
+    style = "green" if is_proved(plan) else ""
     table = label_table(row for row in rows if row[1])
     parts: list[RenderableType] = [table, plain_text(certificate(plan), style=style)]
     if plan.cut_short:
@@ -377,7 +379,7 @@ def report_summary(plan: Plan, report: Report) -> dict[str, Any]:
         "workspace_bytes": plan.workspace_bytes,
         "total_bytes": plan.total_bytes,
         "lower_bound_bytes": plan.bound.nbytes,
-        "optimal": report.valid and plan.optimal,
+        "optimal": report.valid and is_optimal(plan),
         **claim_summary(plan.problem),
         "replayed": report.replayed,
         "unchecked": list(report.unchecked),

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from memplan_engine.analysis.buffer_names import buffer_names, labels_of
-from memplan_engine.analysis.claims import fits_words
+from memplan_engine.analysis.claims import fits_words, is_optimal
 from memplan_engine.analysis.plan_figures import figures_of
 from memplan_engine.feasibility.decision import Core, Decision, find_core
 from memplan_engine.plan import Plan
@@ -161,7 +161,7 @@ def verdict_words(fit: FitReport) -> str:
         return fits_words(plan, decision.capacity)
     best, bound = exact(plan.arena_bytes), exact(decision.bound.nbytes)
     reached = f"packing alone reaches {best}"
-    reached += ", the minimum" if plan.optimal else f"; nothing below {bound} is possible"
+    reached += ", the minimum" if is_optimal(plan) else f"; nothing below {bound} is possible"
     if decision.verdict is Verdict.DOES_NOT_FIT:
         return f"{decision.words}, proved ({decision.bound.kind.words}); {reached}"
     return f"{decision.words}; {reached}"

@@ -18,7 +18,7 @@ from memplan_engine.callers import Frame
 from memplan_engine.plotting.colouring import COLOURINGS
 from memplan_engine.recordings.cost import OverTime, memory_over_time, thinned
 from memplan_engine.recordings.flame import Call, calls_at
-from tests.support.apptest import address, check, figure, open_app, said, widget
+from tests.support.apptest import address, check, chips_of, figure, open_app, said, widget
 
 EXAMPLE = "example:cuda_snapshot"
 
@@ -335,3 +335,17 @@ def test_the_story_of_a_part_of_a_run_says_what_it_is():
     )
     assert told in story(app)[1].replace("At least", "at least")
     assert told in [each.value.replace("\\", "") for each in app.caption]
+
+
+def test_the_pages_call_no_step_of_a_part_of_a_run_its_peak():
+    allocator = Allocator()
+    allocator.alloc(SEGMENT)
+    allocator.free(allocator.alloc(20 * SEGMENT))
+    for _ in range(10):
+        allocator.free(allocator.alloc(3 * SEGMENT))
+    app = upload(open_app("import"), "part.pickle", pickle.dumps(allocator.snapshot(30)))
+    app = open_app(doc=address(app)["doc"], strategy="greedy_by_size")
+    chips = chips_of(app)
+    assert chips[0] == "Part of a run"
+    assert "10 steps tie for the recorded maximum" in chips
+    assert not [chip for chip in chips if "peak" in chip.replace("at peak", "") or "ptimal" in chip]

@@ -16,6 +16,7 @@ from memplan_engine.allocator.answers import three_answers
 from memplan_engine.allocator.simulated_recording import simulated_recording
 from memplan_engine.allocator.simulation import simulate_allocator
 from memplan_engine.files import load, load_recording, write
+from memplan_engine.planner import make_plan
 from memplan_engine.problem import Problem
 from memplan_engine.recordings.allocator_recording import Partial, Recording, Selection, choose_recording
 from memplan_engine.recordings.cost import cost_of, live_over_time, memory_over_time
@@ -300,6 +301,27 @@ def test_plans_of_a_part_claim_nothing_of_the_run(
     assert memplan("plan", path, "--capacity", "1GiB")[0] == 3
     assert memplan("plan", path, "-o", "part.json")[0] == 0
     assert json.loads(memplan("peak", "part.json", "--json")[1])["scope"] == "eager_part"
+
+
+def test_a_plan_of_a_part_is_the_smallest_of_what_was_recorded(
+    memplan: Any, snapped: Callable[[Any], Path], tmp_path: Path
+) -> None:
+    """What stays and what comes and goes ten times meet the bound ten times, and are no peak of the run."""
+    path = snapped(run_on().snapshot(30))
+    said = json.loads(memplan("plan", path, "--json")[1])
+    assert (said["arena_bytes"], said["lower_bound_bytes"], said["optimal"]) == (10 * MIB, 10 * MIB, False)
+    assert "; no arena for what was recorded can be smaller." in memplan("compare", path)[1]
+    assert memplan("suggest", path)[1].splitlines()[0].endswith("10 steps tie for the recorded maximum")
+    assert "the minimum" not in memplan("what-if", path, "--capacity", "1MiB")[1]
+    page, picture = tmp_path / "part.html", tmp_path / "part.svg"
+    assert memplan("report", path, "-o", page, "--svg", picture)[0] == 0
+    plan = make_plan(recording_problem(only(path)), "greedy_by_size")
+    assert plan.optimal
+    for text in (page.read_text(), picture.read_text(), plan._repr_mimebundle_()["text/html"]):
+        assert "arena of this part" in text
+        assert "recorded maximum" in text
+        assert "arena = lower bound" not in text
+        assert "ptimal" not in text.partition("<body")[2].partition("<script")[0]
 
 
 CLAIMS = ("never needed", "optimal", "exact", "peak", "never live", "less than", "fits\n")

@@ -2,8 +2,7 @@
 
 import { element } from "./element.js";
 
-const LINE_KEYS = [["arena", "arena"], ["bound", "lower bound"], ["capacity", "capacity"], ["before", "before"],
-  ["peak", "peak step"]];
+const LINE_KEYS = [["arena", "arena"], ["bound", "lower bound"], ["capacity", "capacity"], ["before", "before"]];
 
 export class Legend {
   constructor(parent, chart) {
@@ -33,7 +32,7 @@ export class Legend {
   }
 
   fillLines(panels, theme) {
-    for (const [name, label] of LINE_KEYS) {
+    for (const [name, label] of [...LINE_KEYS, ["peak", `${panels[0]?.peakName ?? "peak"} step`]]) {
       if (name === "capacity" && panels.every((panel) => panel.capacity === null)) continue;
       if (name === "before" && panels.every((panel) => panel.before === undefined)) continue;
       const item = element("li", "entry", this.list);

@@ -12,7 +12,7 @@ export function namePeak(ctx, panel, parts, theme, x, from) {
   ctx.textBaseline = "middle";
   ctx.textAlign = "left";
   ctx.fillStyle = theme.peak;
-  const text = `peak step ${panel.peakStep.toLocaleString("en-US")}`;
+  const text = `${panel.peakName} step ${panel.peakStep.toLocaleString("en-US")}`;
   const width = ctx.measureText(text).width;
   const place = Math.min(parts.left + parts.plotWidth - width, Math.max(from, x - width / 2));
   if (place >= from) ctx.fillText(text, place, parts.words);

@@ -36,7 +36,7 @@ export function summaryOf(panel) {
     `${panel.title}: ${formatCount(panel.buffers)} buffers over ${formatSteps(panel.steps)}`,
     `arena ${formatBytes(panel.arena)}`,
     `lower bound ${formatBytes(panel.bound)}`,
-    `peak at step ${panel.peakStep}${panel.labelOf(panel.peakStep) && ` (${panel.labelOf(panel.peakStep)})`}`,
+    `${panel.peakName} at step ${panel.peakStep}${panel.labelOf(panel.peakStep) && ` (${panel.labelOf(panel.peakStep)})`}`,
   ];
   if (panel.bands.length > 0) words.push(namesOf(panel.bands));
   if (panel.capacity !== null) words.push(`capacity ${formatBytes(panel.capacity)}`);

@@ -70,7 +70,7 @@ export class PeakTree {
     this.opened ??= this.firstOpened();
     const label = this.panel.labelOf(this.step);
     this.title.textContent = isDifference ? `Step ${formatCount(marks.second)} minus step ${formatCount(this.step)}`
-      : `${this.step === this.panel.peakStep ? "The peak" : `Step ${formatCount(this.step)}`} is made of`;
+      : `${this.step === this.panel.peakStep ? `The ${this.panel.peakName}` : `Step ${formatCount(this.step)}`} is made of`;
     this.title.title = label;
     for (const button of this.switch.children) button.setAttribute("aria-pressed", button.textContent === NAMES[this.by]);
     this.draw();

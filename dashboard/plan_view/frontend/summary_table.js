@@ -22,7 +22,7 @@ export function fillTable(table, data) {
   }
   rects.sort((a, b) => data.size[b] - data.size[a]);
   table.replaceChildren();
-  element("caption", "", table, `Largest buffers at the peak, step ${formatCount(data.peakStep)}`);
+  element("caption", "", table, `Largest buffers at the ${data.peakName}, step ${formatCount(data.peakStep)}`);
   const head = element("tr", "", element("thead", "", table));
   for (const title of ["buffer", "size", "offset", "steps"]) element("th", "", head, title).scope = "col";
   const body = element("tbody", "", table);

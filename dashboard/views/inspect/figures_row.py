@@ -11,7 +11,16 @@ from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.widgets.calibration_note import show_calibration
 
 from memplan_engine import Decision, Problem, Verdict
-from memplan_engine.analysis.claims import counted, doubt, left_out, optimal_for, over_bound, remarks
+from memplan_engine.analysis.claims import (
+    counted,
+    doubt,
+    is_proved,
+    left_out,
+    optimal_for,
+    over_bound,
+    peak_name,
+    remarks,
+)
 from memplan_engine.analysis.device_memory import on_device
 from memplan_engine.analysis.plan_figures import PlanFigures
 from memplan_engine.analysis.tied_peaks import tied_peaks
@@ -60,7 +69,7 @@ def show_figures(facts: PlanFacts, capacity: int | None) -> None:
     with st.container(key="figures", horizontal=True, vertical_alignment="center", gap="small"):
         if not facts.report.valid:
             st.badge(verdict(facts), icon=":material/error:", color="red")
-        elif plan.optimal and doubt(plan.problem) is None:
+        elif is_proved(plan):
             told = plain(certificate(plan))
             st.badge(plain(verdict(facts)), icon=":material/check:", color="green", help=told)
         else:
@@ -78,7 +87,8 @@ def show_figures(facts: PlanFacts, capacity: int | None) -> None:
         if len(ties) > 1:
             where = ", ".join(f"{tie.module or 'step'} {tie.step:,}".strip() for tie in ties[:MOST_TIES])
             told = f"Shrinking one of them alone saves nothing. Steps: {where}"
-            st.badge(f"{len(ties)} steps tie for the peak", color="blue", help=plain(told))
+            name = peak_name(plan.problem)
+            st.badge(f"{len(ties)} steps tie for the {name}", color="blue", help=plain(told))
         if device := on_device(plan.problem):
             parts = " · ".join(f"{name} {format_bytes(nbytes)}" for name, nbytes in device.items())
             told = (

@@ -4,9 +4,8 @@ import { strokeLevel, strokeThrough } from "./strokes.js";
 
 /** The horizontal lines of a plan that are to be drawn, top first. */
 export function levelsOf(plan, theme) {
-  const optimal = plan.arena === plan.bound;
-  const levels = [{ value: plan.arena, name: optimal ? "arena = lower bound" : "arena", color: theme.text, dash: [] }];
-  if (!optimal) levels.push({ value: plan.bound, name: "lower bound", color: theme.bound, dash: [6, 4] });
+  const levels = [{ value: plan.arena, name: plan.arenaName, color: theme.text, dash: [] }];
+  if (plan.arena !== plan.bound) levels.push({ value: plan.bound, name: "lower bound", color: theme.bound, dash: [6, 4] });
   if (plan.capacity !== null) {
     levels.push({ value: plan.capacity, name: "capacity", color: theme.capacity, dash: [2, 3] });
   }

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from memplan_engine.analysis.claims import arena_name, peak_name
 from memplan_engine.analysis.provenance import OP_PROPERTIES, find_provenance
 from memplan_engine.plan import Plan
 from memplan_engine.plotting.bands import bands_of
@@ -40,7 +41,9 @@ def chart_json(plan: Plan) -> str:
         "arena": plan.arena_bytes,
         "bound": plan.bound.nbytes,
         "capacity": None,
+        "arenaName": arena_name(plan),
         "peakStep": profile.peak_step,
+        "peakName": peak_name(problem),
         "deep": top_of_strip(plan, profile, lines),
         "steps": problem.steps,
         "buffers": len(problem),

@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from string import Template
 
-from memplan_engine.analysis.claims import counted, doubt, left_out, over_bound, verdict
+from memplan_engine.analysis.claims import counted, is_proved, left_out, over_bound, verdict
 from memplan_engine.analysis.peak import Contributor, Peak, find_peak
 from memplan_engine.analysis.plan_figures import figures_of
 from memplan_engine.errors import InputError
@@ -222,7 +222,7 @@ def _compared(plan: Plan, is_chosen: bool, notes: ReportNotes) -> str:
         values.append(format_seconds(plan.seconds))
     cells = "".join(f'<td class="number">{value}</td>' for value in values)
     judged = verdict(plan) or ("cut short" if plan.cut_short else "")
-    good = ' class="good"' if plan.optimal and doubt(plan.problem) is None else ""
+    good = ' class="good"' if is_proved(plan) else ""
     chosen = ' class="chosen"' if is_chosen else ""
     return f"<tr{chosen}><td>{escape(plan.strategy)}</td>{cells}<td{good}>{judged}</td></tr>"
 

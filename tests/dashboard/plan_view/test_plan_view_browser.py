@@ -373,5 +373,6 @@ def test_no_line_goes_through_the_name_of_another(empty_page):
         (346, 334, (54 - 16, 54 - 16, 66 + 3)),
     ):
         values = {"arena": 340, "bound": 340, "capacity": capacity, "before": before}
+        values["arenaName"] = "arena = lower bound"
         names = ("arena = lower bound 340 B", f"before {before} B", f"capacity {capacity} B")
         assert empty_page.evaluate(NAMES, [source, values]) == dict(zip(names, tops, strict=True))

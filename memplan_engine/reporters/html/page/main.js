@@ -117,10 +117,10 @@ function fillLegend(list, plan, colouring) {
     item.appendChild(document.createElement("span")).textContent = label;
   };
   for (const [label, place] of colouring.legend) add("swatch", label, colouring.palette[place][dark]);
-  const optimal = plan.arena === plan.bound;
-  add("mark arena", `arena ${formatBytes(plan.arena)}${optimal ? " = lower bound" : ""}`);
-  if (!optimal) add("mark bound", `lower bound ${formatBytes(plan.bound)}`);
-  add("mark peak", `peak step ${formatCount(plan.peakStep)}`);
+  const [name, ...equal] = plan.arenaName.split(" = ");
+  add("mark arena", [`${name} ${formatBytes(plan.arena)}`, ...equal].join(" = "));
+  if (plan.arena !== plan.bound) add("mark bound", `lower bound ${formatBytes(plan.bound)}`);
+  add("mark peak", `${plan.peakName} step ${formatCount(plan.peakStep)}`);
 }
 
 function listen(chart) {
