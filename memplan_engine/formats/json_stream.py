@@ -99,7 +99,7 @@ def objects(path: Path, key: str, progress: Callable[[int, int], None] | None = 
     with opened(path) as (file, size, place):
         packed = size if isinstance(file, gzip.GzipFile) else None
         reader = _Reader(file, path.name, lambda: progress(place(), size) if progress else None, packed)
-        reader.skip_to(f'"{key}"')
+        reader.skip_to(key)
         yield from reader.elements()
 
 
@@ -111,6 +111,8 @@ def check_ratio(plain: int, packed: int, source: str) -> None:
 
 
 _BLANKS = re.compile(r"[ \t\r\n]*")
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[][{}]', re.DOTALL)
+"""A string, which may end beyond the window, or a bracket."""
 
 
 class _Reader:
@@ -138,17 +140,26 @@ class _Reader:
         """The error for what stands in the window."""
         return InputError(self.source, "", found, expected)
 
-    def skip_to(self, text: str) -> None:
-        """Go behind the first `text`, the colon and the opening bracket after it."""
-        while (place := self.text.find(text, self.at)) < 0:
-            self.at = max(self.at, len(self.text) - len(text))
-            if not self.more():
-                raise self.error(f"no {text}", "a list of that name")
-        self.at = place + len(text)
-        for sign in ":[":
-            if self.next_sign() != sign:
-                raise self.error(f"{text} without a list", "a list of events")
-            self.at += 1
+    def skip_to(self, key: str) -> None:
+        """Go into the list under `key` of the outermost object: a value in it may have the same key."""
+        text, depth = f'"{key}"', 0
+        while True:
+            found = _TOKEN.search(self.text, self.at)
+            if found is None or found.end() == len(self.text):
+                # It may go on in what follows.
+                self.at = len(self.text) if found is None else found.start()
+                if self.more():
+                    continue
+                if found is None or found[0][0] not in "{[":
+                    raise self.error(f"no {text}", "a list of that name")
+            self.at = found.end()
+            depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(found[0], 0)
+            if depth == 1 and found[0] == text and self.next_sign() == ":":
+                self.at += 1
+                break
+        if self.next_sign() != "[":
+            raise self.error(f"{text} without a list", "a list of events")
+        self.at += 1
 
     def next_sign(self) -> str:
         """The next character that is no blank, "" at the end."""

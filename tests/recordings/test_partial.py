@@ -15,6 +15,7 @@ from memplan_examples.make_snapshot import SEGMENT, Allocator, as_pytorch, write
 from memplan_engine.allocator.answers import three_answers
 from memplan_engine.allocator.simulated_recording import simulated_recording
 from memplan_engine.allocator.simulation import simulate_allocator
+from memplan_engine.errors import InputError
 from memplan_engine.files import load, load_recording, write
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import Problem
@@ -178,6 +179,56 @@ def test_a_trace_of_torch_counts_what_torch_counts(torch: Any, tmp_path: Path) -
     assert Partial.BEGUN_MIDWAY in recording.partial
 
 
+def totals(traced: Callable[..., Path], before: int, changes: Any, said: Any) -> Recording:
+    """A profiler's events (address, GiB), each with the total that the file says after it."""
+    events = memory_events(changes, before=before)
+    for event, total in zip(events, said, strict=True):
+        event["args"]["Total Allocated"] = total * GIB
+    return only(traced(events))
+
+
+@pytest.mark.parametrize(
+    ("before", "changes", "said"),
+    [
+        # A free of 4 GiB between the second event and the third, and one of 3 that frees a part of 4.
+        (0, ((1, 4), (5, 2), (8, 2), (8, -2)), (4, 6, 4, 2)),
+        (0, ((1, 4), (5, 2), (8, 2)), (4, 6, 5)),
+        # An allocation of 6, which is freed unseen as well; of 40 from before 30.
+        (0, ((1, 4), (5, 2), (5, -2)), (4, 12, 10)),
+        (40, ((1, 2), (5, 1), (7, 20)), (42, 13, 33)),
+        # Without addresses.
+        (5, ((None, 4), (None, 2), (None, -2)), (9, 7, 1)),
+    ],
+)
+def test_what_is_live_follows_the_totals_where_events_are_lost(
+    traced: Callable[..., Path], before: int, changes: Any, said: Any
+) -> None:
+    found = totals(traced, before, changes, said)
+    assert Partial.EVENTS_LOST in found.partial
+    live = [nbytes / GIB for nbytes in live_over_time(buffers(found), found.steps)]
+    assert (live[0], live[-1], max(live)) == (before, said[-1], max(before, *said))
+    assert found.allocated is not None
+    assert live == [nbytes / GIB for nbytes in found.allocated]
+    assert make_plan(recording_problem(found), "greedy_by_size").bound.nbytes == max(before, *said) * GIB
+
+
+def test_events_of_other_lists_are_none_of_a_trace(tmp_path: Path) -> None:
+    """A list of that name may stand in the metadata of a trace, and its name in a text."""
+    events, path = memory_events(RUN), tmp_path / "run.json"
+    other = {"traceEvents": memory_events(((1, 70),))}
+    head = {
+        "name": "traceEvents",
+        "made \\": 'a "traceEvents": [',
+        "deviceProperties": [other],
+        "more": other,
+    }
+    path.write_text(json.dumps({"schemaVersion": 1, **head, "traceEvents": events}))
+    assert len(only(path).events) == len(events)
+    path.write_text(json.dumps({"schemaVersion": 1, **head}))
+    with pytest.raises(InputError, match='found no "traceEvents"'):
+        load_recording(path)
+
+
 def run_on(segment_of: Callable[[int], int] = as_pytorch) -> Allocator:
     """4 MiB that stay, 40 that come and go, and 6 ten times over."""
     allocator = Allocator(segment_of=segment_of)
@@ -285,6 +336,8 @@ def test_a_dict_in_an_event_is_no_event(snapped: Callable[[Any], Path], inside: 
     # In some alone, and a whole event in one like it.
     events[0]["user_metadata"] = copy.deepcopy(inside)
     events[2]["user_metadata"] = copy.deepcopy(events[1])
+    for frame in events[0]["frames"]:
+        frame |= copy.deepcopy(inside) if isinstance(inside, dict) else {"action": inside}
     found = only(snapped(value))
     assert pickle.dumps(found.events.tolist()) == pickle.dumps(plain.events.tolist())
     assert len(found.events) == 4

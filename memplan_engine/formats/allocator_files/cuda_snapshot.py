@@ -338,11 +338,11 @@ class SnapshotRows:
         names = keys.split("\0")
         place = {name: 2 * number + 1 for number, name in enumerate(names)}
         close: Close | None = None
-        if "action" in place:
-            close = self._event_closer(place)
-        elif {"name", "filename", "line"} <= place.keys():
+        if {"name", "filename", "line"} <= place.keys():
             at = (place["name"], place["filename"], place["line"])
             close = lambda items: self._frame(items, *at)  # noqa: E731
+        elif "action" in place:
+            close = self._event_closer(place)
         if len(self.layouts) < MOST_LAYOUTS:
             self.layouts[keys] = close
         return close

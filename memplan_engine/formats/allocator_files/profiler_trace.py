@@ -26,7 +26,7 @@ from memplan_engine.recordings.allocator_recording import (
     check_devices,
     checked_events,
 )
-from memplan_engine.recordings.partial import marked, with_unnamed
+from memplan_engine.recordings.partial import loses_events, marked, with_lost, with_unnamed
 from memplan_engine.recordings.recorded_problem import GRANULE
 
 CPU = -1
@@ -181,7 +181,11 @@ class _Trace:
             held=np.concatenate([reserved[:1], reserved]) if reserved.any() else None,
             allocated=np.concatenate([allocated[:1] - sizes[:1], allocated]) if allocated.any() else None,
         )
-        return marked(with_unnamed(recording), no_addresses=bool(nowhere.any()))
+        return marked(
+            with_unnamed(with_lost(recording)),
+            no_addresses=bool(nowhere.any()),
+            lost=loses_events(recording),
+        )
 
     def _places_by_size(self, sizes: Ints, top: int) -> list[int]:
         """Return a place above `top` for each event without an address; `sizes` are below 0 for frees. A free
