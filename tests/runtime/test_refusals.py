@@ -39,6 +39,14 @@ REFUSED: tuple[Callable[[], Any], ...] = (
     lambda: functional.binary_cross_entropy(torch.rand(3), torch.zeros(3, dtype=torch.long)),
     lambda: functional.avg_pool2d(torch.ones(1, 1, 3, 3, dtype=torch.int), 2),
     lambda: torch.rand(3, dtype=torch.int),
+    # Errors that name a type without the word.
+    lambda: torch.rand(3) - torch.ones(3, dtype=torch.bool),
+    lambda: torch.rand(3) * torch.rand(3).to(FLOAT8),
+    lambda: torch.rand(3, dtype=torch.complex64) * torch.rand(3).to(FLOAT8),
+    lambda: torch.polar(torch.ones(3, dtype=torch.bool), torch.rand(3)),
+    lambda: torch.zeros(3, dtype=torch.bool).relu(),
+    lambda: torch.zeros(3, dtype=torch.complex64).floor(),
+    lambda: torch.zeros(3, dtype=torch.complex64).argmax(),
     lambda: torch.fft.rfft(torch.zeros(8, dtype=torch.half)),
     lambda: torch.zeros(3, dtype=torch.complex64).median(),
 )

@@ -29,7 +29,10 @@ ENOUGH = 32
 """The same of a call that decides."""
 MOST_ELEMENTS = 2**20
 """A refusal is confirmed on tensors of the sizes of the call, where they have no more elements."""
-OF_TYPES = re.compile(r"not implemented for '|\bd?types?\b")
+OF_TYPES = re.compile(
+    r"not implemented for|\bd?types?\b|\b(bool|boolean|complex|half|integers?|integral|float|floating)\b",
+    re.I,
+)
 """Words of errors about types, and of none about sizes."""
 PRIVATE = re.compile(
     "__|_(log_|safe_)?softmax|_linalg|_adaptive|_embedding_bag|_cdist_f|_fft|_upsample|_native_batch"
