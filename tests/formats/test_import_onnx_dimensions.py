@@ -188,3 +188,16 @@ def test_a_result_that_nothing_sizes_is_bound_by_the_name_that_is_said(tmp_path:
     unnamed = model(nodes, [X], [value("y", 2, None, kind=TensorProto.INT64)])
     assert "bind nz[1] with --dim" in refusal(tmp_path, unnamed)
     assert [t.nbytes for t in read(tmp_path, unnamed, **{"nz[1]": 5}).tensors] == [24, 80, 80]
+
+
+def test_a_value_that_a_result_cannot_have_is_refused(tmp_path: Path) -> None:
+    made = model([node("Relu", "x", "y")], [value("x", 4, 8)], [value("y", "rows", 8)])
+    assert [t.nbytes for t in read(tmp_path, made, rows=4).tensors] == [128, 128]
+    assert (
+        refusal(tmp_path, made, {"rows": 9}) == "m.onnx: --dim rows: found 9, expected 4, as the model gives"
+    )
+    open_one = model([node("Relu", "x", "y")], [value("x", "n", 8)], [value("y", "rows", 8)])
+    assert [t.nbytes for t in read(tmp_path, open_one, n=9, rows=9).tensors] == [288, 288]
+    assert refusal(tmp_path, open_one, {"rows": 9}) == (
+        "m.onnx: --dim rows: found 9, expected 2, as the model gives at n=2"
+    )

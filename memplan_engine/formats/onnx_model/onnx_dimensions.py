@@ -16,6 +16,7 @@ from typing import Any
 
 from memplan_engine.errors import InputError
 from memplan_engine.formats.formula_text import is_symbol_name
+from memplan_engine.formats.onnx_model.onnx_layout import sizes_of
 from memplan_engine.formats.onnx_model.onnx_proto import subgraphs
 from memplan_engine.symbolic.expression import Formula, parse, to_sympy
 
@@ -70,6 +71,17 @@ class Dimensions:
         for name, formula, value in sorted(formulas, key=lambda each: len(each[1].names - found.keys())):
             self._solve(name, formula, value, found, place)
         return found
+
+    def asked(
+        self, dims: Mapping[str, int], hints: Mapping[str, int]
+    ) -> tuple[dict[str, int], dict[str, int]]:
+        """Return the values that bind dimensions, by symbol, and the hints of the inputs' dimensions that are
+        left."""
+        values = self.given(dims, "--dim")
+        left = replace(self, free=tuple(name for name in self.free if name not in values))
+        given = left.given(hints, "hints")
+        bound = {**values, **{name: value for name, value in given.items() if name not in left.free}}
+        return bound, self.hints(given, bound)
 
     def sizes(self, values: Mapping[str, int]) -> dict[str, int]:
         """The sizes of all dimensions that follow from `values`, by their text: these, and formulas in them.
@@ -208,6 +220,22 @@ def name_results(graph: Any, inferred: Any, dimensions: Dimensions) -> Dimension
                 shape[axis].dim_param = name
                 others.setdefault(name)
     return replace(dimensions, others=tuple(others))
+
+
+def check_results(
+    graph: Any, inferred: Any, source: str, values: Mapping[str, int], free: Mapping[str, int]
+) -> None:
+    """Raise InputError for one of `values` by symbol that `graph` gives a dimension of an output and
+    `inferred`, which is `graph` at the values in `free` alone, another one."""
+    sizes = {value.name: sizes_of(value.type) for value in inferred.output}
+    for value in graph.output:
+        dims = value.type.tensor_type.shape.dim
+        for dim, size in zip(dims, sizes.get(value.name) or (), strict=False):
+            given = values.get(dim.dim_param)
+            if dim.dim_param not in free and None not in (given, size) and given != size:
+                at = ", ".join(f"{name}={number}" for name, number in free.items())
+                expected = f"{size}, as the model gives" + (f" at {at}" if at else "")
+                raise InputError(source, f"--dim {dim.dim_param}", str(given), expected)
 
 
 def bind(graph: Any, dimensions: Dimensions, values: Mapping[str, int]) -> dict[str, int]:

@@ -18,7 +18,13 @@ from numpy.typing import NDArray
 
 from memplan_engine.errors import InputError, MissingDependencyError
 from memplan_engine.formats.importer import ImportOptions
-from memplan_engine.formats.onnx_model.onnx_dimensions import Dimensions, bind, name_dimensions, name_results
+from memplan_engine.formats.onnx_model.onnx_dimensions import (
+    Dimensions,
+    bind,
+    check_results,
+    name_dimensions,
+    name_results,
+)
 from memplan_engine.formats.onnx_model.onnx_graph import to_graph, unknown_calls
 from memplan_engine.formats.onnx_model.onnx_insides import lay_out, runs_graphs
 from memplan_engine.formats.onnx_model.onnx_layout import ContradictionError, Layout, as_it_is
@@ -89,13 +95,13 @@ def load_model(path: Path, options: ImportOptions) -> Graph:
     _drop_weights(model.graph)
     dimensions = name_dimensions(model.graph, path.name)
     try:
-        dims, hints = _asked(dimensions, options)
+        dims, hints = dimensions.asked(options.dims, options.hints)
     except InputError:
         # A name that only the shapes of results have is known when these are inferred.
-        dims, hints = _asked(dimensions, ImportOptions())
+        dims, hints = dimensions.asked({}, {})
     _check_open(model, len(hints), path)
     dimensions, known = _with_results(model, dimensions, {**dims, **hints})
-    dims, hints = _asked(dimensions, options)
+    dims, hints = dimensions.asked(options.dims, options.hints)
     if hints:
         return _symbolic(model, dimensions, hints, dims, path)
     inferred, sizes = known or _at(model, dimensions, dims)
@@ -105,15 +111,6 @@ def load_model(path: Path, options: ImportOptions) -> Graph:
         return to_graph(flat, path, sizes, layout)
 
     return _planned(plan, inferred, lambda: _insides_of(inferred, sizes, path.name), path.name)
-
-
-def _asked(dimensions: Dimensions, options: ImportOptions) -> tuple[dict[str, int], dict[str, int]]:
-    """The values that bind dimensions, by symbol, and the hints of the inputs' dimensions that are left."""
-    dims = dimensions.given(options.dims, "--dim")
-    left = replace(dimensions, free=tuple(name for name in dimensions.free if name not in dims))
-    given = left.given(options.hints, "hints")
-    bound = {**dims, **{name: value for name, value in given.items() if name not in left.free}}
-    return bound, dimensions.hints(given, bound)
 
 
 def _check_open(model: Any, count: int, path: Path) -> None:
@@ -155,7 +152,20 @@ def _with_results(
     model: Any, dimensions: Dimensions, values: Mapping[str, int]
 ) -> tuple[Dimensions, tuple[Any, dict[str, int]] | None]:
     """`dimensions`, and names for those of results that have no shape at `values`, put into `model`; and what
-    `_at` gives there, where all have one."""
+    `_at` gives there, where all have one.
+
+    Raises
+    ------
+    InputError: a value for a dimension of a result that has another one.
+    """
+    free = {name: value for name, value in values.items() if name not in dimensions.others}
+    if len(free) < len(values):
+        try:
+            alone, _ = _at(model, dimensions, free)
+        except InputError:
+            pass
+        else:
+            check_results(model.graph, alone.graph, dimensions.source, values, free)
     try:
         inferred, sizes = _at(model, dimensions, values)
     except InputError:
