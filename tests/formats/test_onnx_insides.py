@@ -417,6 +417,36 @@ def test_what_a_value_has_grown_to_is_bound_by_a_name(declared: bool, tmp_path: 
     assert doubt(to_problem(graph_)) is Reason.UNKNOWN_INSIDE
 
 
+def test_a_branch_may_give_what_has_grown(tmp_path: Path) -> None:
+    """By hand: 16 rows of 8, and as many negated."""
+    grows = turns(node("Concat", "s s", "s2", axis=0), to="t")
+    made = model(
+        [choice(grows), node("Neg", "y", "z")], [X, FLAG, TRIPS], [value("z", "rows", "columns")], [GO]
+    )
+    assert "bind rows, columns with --dim" in refusal(tmp_path, made)
+    graph_ = read(tmp_path, made, rows=16, columns=8)
+    assert peak(graph_) == 2 * 16 * 8 * 4
+    assert doubt(to_problem(graph_)) is Reason.UNKNOWN_INSIDE
+
+
+@pytest.mark.parametrize("condition", ["", "go", "flag"])
+def test_a_loop_of_at_most_one_turn_has_grown_once(condition: str, tmp_path: Path) -> None:
+    """By hand: twice the rows of x, and as many negated."""
+    grows = turns(node("Concat", "s s", "s2", axis=0))
+    grows.input[:2] = ["single", condition]
+    nodes = [grows, node("Neg", "y", "z")]
+    weights = [weight("single", np.int64(1)), GO]
+    made = model(nodes, [X, FLAG], [value("z", "rows", "columns")], weights)
+    assert peak(read(tmp_path, made)) == 2 * 8 * 8 * 4
+    # Turned, it is 8 × 4, or still 4 × 8 where the condition is false.
+    grows.attribute[0].g.node[0].CopyFrom(node("Transpose", "s", "s2"))
+    made = model(nodes, [X, FLAG], [value("z", "rows", "columns")], weights)
+    if condition == "flag":
+        expected = "found the shape (9, 9), expected (8, 4) or (4, 8)"
+        assert expected in refusal(tmp_path, made, {"rows": 9, "columns": 9})
+    assert peak(read(tmp_path, made, rows=8, columns=4)) == 2 * SMALL
+
+
 def test_a_shape_that_no_turn_gives_is_refused(tmp_path: Path) -> None:
     made = collecting("trips", "go")
     made.graph.output[1].CopyFrom(value("z", "rows", 3, 5))

@@ -246,8 +246,11 @@ class _Flattening:
         turns = self._turns(call, loop, body, given)
         for place, (start, end, out) in enumerate(zip(starts, ends, finals, strict=True)):
             always = sizes_of(body.output[len(given) - len(results) + place].type)
-            sources = (end, start, *loop.scanned[:1])
-            self._link(out, sources, partial(final, loop.batches, turns, always))
+            if turns.first and self.known.get(call.name) == 1:
+                self._link(out, (end, start), largest, turns.first)
+            else:
+                sources = (end, start, *loop.scanned[:1])
+                self._link(out, sources, partial(final, loop.batches, turns, always))
         for number, (piece, out) in enumerate(zip(pieces, call.outputs[count:], strict=False)):
             if loop.counters:
                 self._link(out, (piece,), partial(counted, turns))

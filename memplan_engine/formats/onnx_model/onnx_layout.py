@@ -134,9 +134,15 @@ class Layout:
             before = len(known)
             for link in self.links:
                 sources = link.taken(numbers)
-                if link.target in known or not known.keys() >= {*sources}:
+                if link.target in known:
                     continue
-                shape = link.shape([known[name] for name in sources], numbers)
+                patterns = [known.get(name, sizes_of(types.get(name))) for name in sources]
+                if link.shape in (same, largest) and None not in patterns:
+                    shape = link.shape([each for each in patterns if each is not None], numbers)
+                elif known.keys() >= {*sources}:
+                    shape = link.shape([known[name] for name in sources], numbers)
+                else:
+                    continue
                 if shape is None or not _may_be(types.get(link.target), shape):
                     continue
                 sizes = _narrowed(types.get(link.target), shape, link.target)
@@ -244,6 +250,12 @@ def _fits(shape: Shape, pattern: Pattern) -> bool:
     )
 
 
+def fixed(pattern: Pattern) -> Shape | None:
+    """Return a shape whose sizes are all known; None where one is not."""
+    sizes = tuple(size for size in pattern if size is not None)
+    return sizes if len(sizes) == len(pattern) else None
+
+
 def sizes_of(kind: Any) -> Pattern | None:
     """Return the sizes that a TypeProto has as numbers; None without any shape."""
     if kind is None or not kind.tensor_type.HasField("shape"):
@@ -257,15 +269,15 @@ def pattern_text(shape: Pattern) -> str:
     return str(tuple(shape)).replace("None", "?")
 
 
-def _common(shapes: Sequence[Shape]) -> Pattern | None:
+def _common(shapes: Sequence[Pattern]) -> Pattern | None:
     """Return the sizes that all shapes have; None where they have several numbers of dimensions."""
     if len({len(shape) for shape in shapes}) > 1:
         return None
     return tuple(sizes[0] if len({*sizes}) == 1 else None for sizes in zip(*shapes, strict=True))
 
 
-def same(sources: Sequence[Shape], _: Numbers) -> Shape:
-    """Return the shape of the one source."""
+def same(sources: Sequence[Pattern], _: Numbers) -> Pattern:
+    """Return the shape of the one source, as far as it is known."""
     return sources[0]
 
 
@@ -274,12 +286,13 @@ def of_one(sources: Sequence[Shape], _: Numbers) -> Shape:
     return sources[0][1:]
 
 
-def largest(sources: Sequence[Shape], _: Numbers) -> Pattern | None:
+def largest(sources: Sequence[Pattern], _: Numbers) -> Pattern | None:
     """Return the shape that is the largest along each axis, or the sizes that all have."""
-    largest = max(sources, key=math.prod)
-    reached = all(
+    shapes = [shape for source in sources if (shape := fixed(source)) is not None]
+    largest = max(shapes, key=math.prod, default=())
+    reached = len(shapes) == len(sources) and all(
         len(shape) == len(largest) and all(a <= b for a, b in zip(shape, largest, strict=True))
-        for shape in sources
+        for shape in shapes
     )
     return largest if reached else _common(sources)
 
@@ -287,14 +300,16 @@ def largest(sources: Sequence[Shape], _: Numbers) -> Pattern | None:
 def final(
     batches: bool, turns: Turns, always: Pattern | None, sources: Sequence[Shape], numbers: Numbers
 ) -> Pattern | None:
-    """Return the shape of a value after all turns: that after one and before one, if they are the same. Else
-    it has the sizes that it has `always` after a turn."""
+    """Return the shape of a value after all turns: that after one and before one, if they are the same, or
+    the larger one of them if there is no second turn. Else it has the sizes it has `always` after a turn."""
     end, start, *scanned = sources
     least, most = turns.range({turns.scanned: scanned[0]} if scanned else {}, numbers)
     if most == 0:
         return start
     if end == start or (least, most) == (1, 1):
         return (*scanned[0][:1], *end) if batches else end
+    if most == 1 and not batches:
+        return largest([start, end], numbers)
     if batches or len(start) != len(end):
         return None
     always = always or (None,) * len(end)
