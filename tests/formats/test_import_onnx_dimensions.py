@@ -201,3 +201,26 @@ def test_a_value_that_a_result_cannot_have_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path, open_one, {"rows": 9}) == (
         "m.onnx: --dim rows: found 9, expected 2, as the model gives at n=2"
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs", "most"),
+    [
+        ("NonZero", "x", 6),
+        ("Unique", "x", 6),
+        ("Compress", "x six", 6),
+        ("NonMaxSuppression", "boxes scores", 8),
+    ],
+)
+def test_no_more_is_selected_than_there_is(tmp_path: Path, kind: str, inputs: str, most: int) -> None:
+    """Of 2 × 3 elements, and of 2 × 4 boxes of one class."""
+    given = [X, value("boxes", 2, 4, 4), value("scores", 2, 1, 4)]
+    weights = [weight("six", np.array([True] * 6))]
+    made = model([node(kind, inputs, "y")], given, [], weights)
+    shape = {"NonZero": (2, "count"), "NonMaxSuppression": ("count", 3)}.get(kind, ("count",))
+    element = TensorProto.FLOAT if kind in ("Unique", "Compress") else TensorProto.INT64
+    made.graph.output.append(value("y", *shape, kind=element))
+    assert read(tmp_path, made, count=most).tensors
+    found = refusal(tmp_path, made, {"count": most + 1})
+    assert found.startswith("m.onnx: tensor 'y': found the shape")
+    assert "expected at most" in found

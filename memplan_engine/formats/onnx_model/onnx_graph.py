@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +29,15 @@ from memplan_engine.graph import Graph, Op, Storage, Tensor, check_graph, storag
 from memplan_engine.units import count_of, exact
 
 _MOST_NAMED = 5
+
+
+_SELECTED: dict[str, Callable[[tuple[int, ...]], int]] = {
+    "Compress": prod,
+    "NonMaxSuppression": lambda scores: 3 * prod(scores),
+    "NonZero": lambda shape: max(len(shape), 1) * prod(shape),
+    "Unique": prod,
+}
+"""Operators that select by what the data are, with the most elements of the result."""
 
 
 class Values:
@@ -135,6 +145,20 @@ def to_graph(model: Any, path: Path, dims: Mapping[str, int], layout: Layout) ->
     notes = _folding(graph, set(wanted), ops.constants, values)
     result = Graph(path.stem, storages, tuple(tensors), ops.ops, inputs, outputs, used_constants, notes=notes)
     return check_graph(result, source)
+
+
+def check_selected(graph: Any, shapes: Mapping[str, tuple[int, ...]], source: str) -> None:
+    """Raise InputError for a result of a selection that has more elements than there are to select."""
+    for node in graph.node:
+        if node.op_type not in _SELECTED or node.domain not in STANDARD_DOMAINS or not node.output:
+            continue
+        scores = node.op_type == "NonMaxSuppression"
+        name, given = node.output[0], "".join(node.input[1:2] if scores else node.input[:1])
+        if name in shapes and given in shapes:
+            most = _SELECTED[node.op_type](shapes[given])
+            if prod(shapes[name]) > most:
+                expected = f"at most {most:,} elements, as {given!r} is {shapes[given]}"
+                raise InputError(source, f"tensor {name!r}", f"the shape {shapes[name]}", expected)
 
 
 def unknown_calls(model: Any, dims: Mapping[str, int], layout: Layout, source: str) -> frozenset[str]:

@@ -25,7 +25,7 @@ from memplan_engine.formats.onnx_model.onnx_dimensions import (
     name_dimensions,
     name_results,
 )
-from memplan_engine.formats.onnx_model.onnx_graph import to_graph, unknown_calls
+from memplan_engine.formats.onnx_model.onnx_graph import check_selected, to_graph, unknown_calls
 from memplan_engine.formats.onnx_model.onnx_insides import lay_out, runs_graphs
 from memplan_engine.formats.onnx_model.onnx_layout import ContradictionError, Layout, as_it_is
 from memplan_engine.formats.onnx_model.onnx_proto import (
@@ -108,6 +108,7 @@ def load_model(path: Path, options: ImportOptions) -> Graph:
 
     def plan(flatten: Flatten) -> Graph:
         flat, layout = flatten(inferred, sizes)
+        check_selected(flat.graph, shapes_of(flat.graph, sizes), path.name)
         return to_graph(flat, path, sizes, layout)
 
     return _planned(plan, inferred, lambda: _insides_of(inferred, sizes, path.name), path.name)
