@@ -208,6 +208,25 @@ def test_branches_of_different_sizes_share_the_larger(tmp_path: Path) -> None:
         assert f"'y': found the shape ({rows}, {columns}), expected (64, 8) or (8, 64)" in found
 
 
+def test_a_condition_on_a_size_that_depends_on_a_branch_is_not_known(tmp_path: Path) -> None:
+    """By hand: y has 4 rows or 8; of 4, which a run may have, two values of WIDE bytes are made."""
+    then, other = (graph([made], [plain("t")]) for made in (
+        node("Concat", "x x", "t", axis=0), node("Exp", "x", "t")
+    ))  # fmt: skip
+    nodes = [
+        node("If", "flag", "y", then_branch=then, else_branch=other),
+        node("Shape", "y", "shape"),
+        node("Gather", "shape first", "rows"),
+        node("Equal", "rows eight", "is_eight"),
+        node("If", "is_eight", "z", then_branch=graph([node("Neg", "x", "t")], [plain("t")]),
+             else_branch=graph(layers("x", "f"), [plain("f")])),
+    ]  # fmt: skip
+    weights = [*WEIGHTS, weight("first", np.int64(0)), weight("eight", np.int64(8))]
+    graph_ = read(tmp_path, model(nodes, [X, FLAG], [value("z", 4, 8)], weights))
+    assert peak(graph_) == 2 * WIDE
+    assert [op.kind for op in graph_.ops][-1] == "If"
+
+
 def test_values_for_the_result_of_a_branch_want_one_for_what_it_follows(tmp_path: Path) -> None:
     """By hand: 5 rows of 8 negated, as many turned in the other branch."""
     then, other = (graph([node(kind, "x", kind)], [plain(kind)]) for kind in ("Relu", "Transpose"))

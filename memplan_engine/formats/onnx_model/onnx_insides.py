@@ -71,6 +71,8 @@ def lay_out(model: Any, left: frozenset[str] = frozenset(), known: Mapping[str, 
     for tensor in model.graph.initializer:
         flattening.types[tensor.name] = tensor_type(tensor.data_type, tensor.dims)
     flattening.nodes(model.graph, "", (), ChainMap())
+    for node in flat.graph.node:
+        flattening.layout.made_of.update(dict.fromkeys(node.output, reads(node)))
     return flattening.layout
 
 

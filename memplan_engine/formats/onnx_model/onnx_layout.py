@@ -98,7 +98,8 @@ class Layout:
     """A flat model, with a part for each of its nodes, and its calls by the names of their ops.
 
     `copies` says of the copy of a branch's result of which value it is, and which output of the call it
-    becomes. `homes` says of other values in whose storage they live.
+    becomes. `homes` says of other values in whose storage they live. `made_of` has what the node of a value
+    reads, in the order of the nodes.
     """
 
     model: Any
@@ -107,11 +108,29 @@ class Layout:
     copies: dict[str, tuple[str, str]] = field(default_factory=dict)
     homes: dict[str, str] = field(default_factory=dict)
     links: list[Link] = field(default_factory=list)
+    made_of: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def sure(self, shapes: Mapping[str, Shape], numbers: Numbers) -> Numbers:
+        """Return the numbers that hold whichever branch is taken: those that do not follow from a result that
+        branches give different shapes."""
+        doubtful = {
+            link.target
+            for link in self.links
+            if link.shape is largest and len({shapes.get(name) for name in link.taken(numbers)}) > 1
+        }
+        if not doubtful:
+            return numbers
+        linked = {link.target: link.sources for link in self.links}
+        for name, reads in self.made_of.items():
+            if not doubtful.isdisjoint((*reads, *linked.get(name, ()))):
+                doubtful.add(name)
+        return {name: number for name, number in numbers.items() if name not in doubtful}
 
     def decided(self, shapes: Mapping[str, Shape], numbers: Numbers) -> dict[str, int]:
         """Return by call which branch it takes (1 for `then`), or that it has no second turn (1) or none at
         all (0), where that follows from shapes and numbers."""
         found: dict[str, int] = {}
+        numbers = self.sure(shapes, numbers)
         for name, call in self.calls.items():
             if call.turns is not None:
                 _, most = call.turns.range(shapes, numbers)
@@ -125,6 +144,7 @@ class Layout:
         """Put the shapes that follow from `shapes`, which are those of `inferred`, into the model, also those
         of which some sizes follow; return whether there were any."""
         graph, known = self.model.graph, dict(shapes)
+        numbers = self.sure(shapes, numbers)
         types = {value.name: value.type for value in values_of(inferred)}
         elements = {name: kind.tensor_type.elem_type for name, kind in types.items()}
         elements.update((tensor.name, tensor.data_type) for tensor in graph.initializer)
@@ -161,6 +181,7 @@ class Layout:
 
     def check(self, shapes: Mapping[str, Shape], numbers: Numbers, source: str) -> None:
         """Raise ContradictionError for a value whose shape neither follows nor is that of a branch."""
+        numbers = self.sure(shapes, numbers)
         for link in self.links:
             sources = [shapes[name] for name in link.taken(numbers) if name in shapes]
             if link.target not in shapes or len(sources) < len(link.taken(numbers)):
