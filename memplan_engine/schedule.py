@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
@@ -165,12 +165,14 @@ def check_reads(graph: Graph, schedule: Schedule, source: str = "schedule") -> S
 
 
 def check_schedule(graph: Graph, schedule: Schedule, source: str = "schedule") -> Schedule:
-    """Return `schedule` if every op runs after all that it depends on; raise InputError naming both ops."""
+    """Return `schedule` if every op runs after all that it depends on, and no other op while what is inside
+    an op runs; raise InputError naming both ops."""
     _check_length(graph, schedule, source)
     for op, step in zip(graph.ops, schedule.step_of_op, strict=True):
         if not 0 <= step < schedule.steps:
             raise InputError(source, f"op {op.name!r}", f"step {step}", f"below {schedule.steps}, the steps")
-    for index, (step, earlier) in enumerate(zip(schedule.step_of_op, dependencies(graph), strict=True)):
+    needs = dependencies(graph, apart=False)
+    for index, (step, earlier) in enumerate(zip(schedule.step_of_op, needs, strict=True)):
         for other in earlier:
             if schedule.step_of_op[other] >= step:
                 raise InputError(
@@ -180,7 +182,24 @@ def check_schedule(graph: Graph, schedule: Schedule, source: str = "schedule") -
                     f"{schedule.step_of_op[other]}",
                     "a step after all that it depends on",
                 )
+    _check_apart(graph, schedule, source)
     return schedule
+
+
+def _check_apart(graph: Graph, schedule: Schedule, source: str) -> None:
+    """Raise InputError for an op that runs while what is inside another one does."""
+    inside: dict[str, list[int]] = {}
+    for op, step in zip(graph.ops, schedule.step_of_op, strict=True):
+        if op.within:
+            inside.setdefault(op.within[0][0], []).append(step)
+    ends = {op.name: step for op, step in zip(graph.ops, schedule.step_of_op, strict=True)}
+    spans = sorted((min(steps), ends[call], call) for call, steps in inside.items())
+    for op, step in zip(graph.ops, schedule.step_of_op, strict=True):
+        own = op.within[0][0] if op.within else op.name
+        for first, last, call in spans[: bisect_right(spans, step, key=lambda span: span[0])][-2:]:
+            if call != own and step <= last:
+                found = f"step {step}, but {call!r} and what is inside it run at steps {first} to {last}"
+                raise InputError(source, f"op {op.name!r}", found, "a step before or after these")
 
 
 def _check_length(graph: Graph, schedule: Schedule, source: str) -> None:
@@ -208,14 +227,15 @@ def _check_names(graph: Graph, ops: Iterable[str], source: str) -> None:
         raise InputError(source, f"op {first!r}", "no step", "a step for every op")
 
 
-def dependencies(graph: Graph) -> list[tuple[int, ...]]:
+def dependencies(graph: Graph, *, apart: bool = True) -> list[tuple[int, ...]]:
     """For each op, by index, the ops that run before it in every order; O(ops + reads).
 
     An op runs after the makers of the tensors that it reads, and after the last op before it that wrote to a
     storage it touches; one that writes, after all that have touched the storage since. An output in a storage
     that the op does not read is a write: the first begins the storage. An op that holds a storage runs after
     its maker. Ops that draw random numbers keep their order, and so do those that are there for an effect.
-    What is inside an op stays between what stands before and behind it, branch by branch.
+    What is inside an op runs branch by branch, then the op. Unless `apart` is false, it also stays between
+    what stands before and behind it.
     """
     home = {tensor.name: tensor.storage for tensor in graph.tensors}
     maker: dict[str, int] = {}
@@ -250,12 +270,17 @@ def dependencies(graph: Graph) -> list[tuple[int, ...]]:
         maker |= dict.fromkeys(op.outputs, index)
         before.pop(index, None)
         predecessors.append(tuple(before))
-    return _branch_by_branch(graph, predecessors) if any(op.within for op in graph.ops) else predecessors
+    if any(op.within for op in graph.ops):
+        return _branch_by_branch(graph, predecessors, apart)
+    return predecessors
 
 
-def _branch_by_branch(graph: Graph, predecessors: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+def _branch_by_branch(
+    graph: Graph, predecessors: list[tuple[int, ...]], apart: bool
+) -> list[tuple[int, ...]]:
     """Return `predecessors` with those that keep the ops of each branch together: the first ops of a branch
-    wait for the last ones of what stands before it."""
+    wait for the last ones of what stands before it, outside of all branches only if these are to be `apart`.
+    """
     starts = [0]
     for index in range(1, len(graph.ops)):
         path, before = graph.ops[index].within, graph.ops[index - 1].within
@@ -266,6 +291,8 @@ def _branch_by_branch(graph: Graph, predecessors: list[tuple[int, ...]]) -> list
     ends: list[int] = []
     for begin, end in pairwise([*starts, len(graph.ops)]):
         inner = range(begin, end)
+        if not apart and begin and not graph.ops[begin - 1].within:
+            ends = []
         waited_for = {other for index in inner for other in predecessors[index]}
         for index in inner:
             if not any(other in inner for other in predecessors[index]):

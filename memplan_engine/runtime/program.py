@@ -27,6 +27,7 @@ from memplan_engine.runtime.signature import (
     flatten_call,
 )
 from memplan_engine.torch_capture.capture_module import exporting, fake_inputs
+from memplan_engine.torch_capture.higher_order import INSIDES
 from memplan_engine.torch_capture.torch_exporting import export_as_eager, made_functional
 from memplan_engine.torch_capture.torch_fake import RECORDED, FakeTwins, as_exported, fake_mode
 from memplan_engine.torch_capture.torch_graph import (
@@ -59,7 +60,8 @@ class Program:
     `name.1`, … for several outputs. `written` says for each output of `module` the placeholder that gets it
     copied in after the run (a functional program's new values of buffers and inputs), None for what is
     returned; `form` and `out_spec` are the nested forms of the call and of what it returns. `state_names` are
-    those of `state` in the model ("encoder.weight"), where they are known.
+    those of `state` in the model ("encoder.weight"), where they are known. `laid_out` is `graph` as it was
+    captured, with the ops inside those that call graphs; None where there are none.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Program:
     form: CallForm
     out_spec: pytree.TreeSpec
     state_names: tuple[str, ...] = ()
+    laid_out: Graph | None = None
 
     @property
     def named_state(self) -> dict[str, torch.Tensor]:
@@ -185,12 +188,14 @@ def program_from_exported(
     """
     exported = plain_operators(exported)
     # Operators that call graphs are run whole: what is inside them is torch's to allocate.
-    graph = whole_ops(graph_from_exported(exported, name), scratch=True)
+    laid_out = graph_from_exported(exported, name)
+    graph = whole_ops(laid_out, scratch=True)
     _check_sizes(graph, name)
     correct_layouts(exported.graph_module, graph)
     program, values = program_and_inputs(exported, graph, name, form or CallForm(exported.call_spec.in_spec))
     names = program.placeholders[len(program.state) :]
-    return replace(program, expected=tuple(map(expected_input, names, values)))
+    expected = tuple(map(expected_input, names, values))
+    return replace(program, expected=expected, laid_out=None if graph is laid_out else laid_out)
 
 
 def correct_layouts(module: GraphModule, graph: Graph) -> None:
@@ -311,11 +316,11 @@ def program_from_module(
 
 def graph_of_module(module: GraphModule, inputs: Sequence[Any], state: int, name: str) -> Graph:
     """The Graph of a flat fx graph of operators, run on fake twins of `inputs`; the first `state` of them are
-    constants."""
-    run = Run(name)
+    constants. Operators that call graphs are whole, with what they hold inside as their workspace."""
+    run = Run(name, insides=INSIDES)
     nodes = enumerate(module.graph.find_nodes(op="placeholder"))
     arguments = [run.take(node.name, inputs[index], index < state) for index, node in nodes]
-    return assemble(run, run.run(module, arguments))
+    return whole_ops(assemble(run, run.run(module, arguments)), scratch=True)
 
 
 def _check_real(model: torch.nn.Module, inputs: Any, source: str) -> None:

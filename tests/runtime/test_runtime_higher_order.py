@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +16,15 @@ from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 from torch.nn.attention.flex_attention import flex_attention
 
-from memplan_engine import InputError, compare_run, load_program, make_plan
+from memplan_engine import InputError, capture, compare_run, insert_slab, load_program, make_plan, to_problem
+from memplan_engine.formats.order_files import load_schedule, write_order
+from memplan_engine.planner import adopt
+from memplan_engine.rewrites.order.reorder import reorder
+from memplan_engine.rewrites.reuse import reuse, reused_problem
 from memplan_engine.runtime.loading import run_target
+from memplan_engine.runtime.slab.binding import of_whole_ops
+from memplan_engine.runtime.slab.fitted_program import fitted_target
+from memplan_engine.runtime.trial.ordered_target import ordered_target
 from memplan_engine.runtime.trial.run_in_plan import run_in_plan
 
 X = torch.linspace(-1, 1, 16 * 32).reshape(16, 32)
@@ -126,3 +135,47 @@ def test_a_buffer_that_a_branch_writes_is_put_back_between_runs() -> None:
     assert not model.count.any()
     with pytest.raises(InputError, match=r"functional form.*without --functional it is taken as it is"):
         load_program(model, (X,), functional=True)
+
+
+def waiting(self: Calls, x: torch.Tensor) -> torch.Tensor:
+    """Two values of 8 N bytes wait while a branch runs, of which only the sums are needed."""
+    first, second = torch.cat([x] * 8), torch.cat([x] * 8).sin()
+    taken = torch.cond(x.sum() > -1e9, lambda x: x.sin().relu(), torch.cos, (x + 1,))
+    return taken.tanh() * first.sum(0) + second.sum(0)
+
+
+def test_plans_and_orders_of_what_is_inside_run(tmp_path: Path) -> None:
+    model, file = Calls(waiting).eval(), tmp_path / "order.json"
+    graph, target = capture(model, (X,), name="waiting"), run_target(model, (X,), name="waiting")
+    found = reorder(graph)
+    assert found.live_after <= found.live_before - 8 * NBYTES
+    write_order(found.graph, file)
+    assert load_schedule(file, graph).steps == len(graph.ops)
+    ordered, entry = ordered_target(target, file)
+    assert entry.live_after == found.live_after
+    plan = make_plan(reused_problem(reuse(found.graph)), "greedy_by_size")
+    origin = of_whole_ops(plan).problem.origin
+    assert origin is not None
+    for one, plan_of_one in (
+        (fitted_target(target, origin.graph), plan),
+        (ordered, make_plan(to_problem(found.graph), "greedy_by_size")),
+    ):
+        run = run_in_plan(one, plan_of_one, check=True).run
+        assert run.passed
+        assert run.difference == 0
+
+
+def test_a_schedule_that_takes_a_branch_apart_is_refused(tmp_path: Path) -> None:
+    graph, file = capture(Calls(waiting), (X,), name="waiting"), tmp_path / "order.csv"
+    moved = [op.name for op in graph.ops if op.name != "sum_2"]
+    moved.insert(moved.index("cond"), "sum_2")
+    file.write_text("op,step\n" + "".join(f"{name},{step}\n" for step, name in enumerate(moved)))
+    with pytest.raises(InputError, match=r"op 'sum_2': found step \d+, but 'cond' and what is inside it run"):
+        load_schedule(file, graph)
+
+
+def test_a_list_of_buffers_is_no_plan_of_what_is_inside() -> None:
+    program = load_program(Calls(waiting).eval(), (X,), name="waiting")
+    plan = make_plan(program.graph, "greedy_by_size")
+    with pytest.raises(InputError, match=r"a list of buffers, expected a plan saved as \.json"):
+        insert_slab(program, adopt(replace(plan.problem, origin=None), plan.offsets, plan.strategy))

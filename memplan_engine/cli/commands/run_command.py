@@ -189,12 +189,14 @@ def _as_planned(
 ) -> tuple[RunTarget, OrderEntry | None]:
     """`subject` rewritten as the graph of the plan in `file` is: its writes in place, the gradients that it
     frees and, unless an `order` was asked for, its order."""
+    from memplan_engine.runtime.slab.binding import of_whole_ops
     from memplan_engine.runtime.slab.fitted_program import fitted_target
     from memplan_engine.runtime.trial.ordered_target import order_entry
 
-    if plan is None or plan.problem.origin is None:
+    origin = None if plan is None else of_whole_ops(plan).problem.origin
+    if origin is None:
         return subject, order
-    graph, own = plan.problem.origin.graph, subject.program.graph
+    graph, own = origin.graph, subject.program.graph
     moved = [op.name for op in own.ops] != [op.name for op in graph.ops]
     if order is not None and moved:
         return subject, order

@@ -76,7 +76,7 @@ def bind(graph: Graph, plan: Plan, *, force: bool = False) -> Binding:
         of the graph or smaller than its storage, is missing, dies too early or lies where its items cannot,
         a schedule in another order.
     """
-    plan = _of_whole_ops(plan)
+    plan = of_whole_ops(plan)
     name, origin = graph.name, plan.problem.origin
     reused = _is_reused(graph, plan)
     if origin is not None and not reused and fingerprint(origin.graph) != fingerprint(graph):
@@ -107,6 +107,30 @@ def bind(graph: Graph, plan: Plan, *, force: bool = False) -> Binding:
     steps = {op.name: step for op, step in zip(graph.ops, schedule.step_of_op, strict=True)}
     arena = plan.arena_bytes
     return Binding(graph, plan, regions, tensors, storages, steps, spans, arena, overlaps, overwrites)
+
+
+def of_whole_ops(plan: Plan) -> Plan:
+    """Return `plan` without what is inside ops that call graphs: torch runs these whole, and allocates it."""
+    origin, problem = plan.problem.origin, plan.problem
+    if origin is None or not any(op.within for op in origin.graph.ops):
+        return plan
+    graph = contract(origin.graph, {})
+    schedule = sequential(graph)
+    spans = lifetimes(graph, schedule)
+    rows = [row for row, name in enumerate(problem.names) if name in spans]
+    names = [problem.names[row] for row in rows]
+    whole = make_problem(
+        [spans[name][0] for name in names],
+        [spans[name][1] for name in names],
+        problem.size[rows],
+        names=names,
+        alignment=problem.alignment[rows],
+        fixed=problem.fixed[rows],
+        steps=schedule.steps,
+        name=problem.name,
+        origin=Origin(graph, schedule),
+    )
+    return adopt(whole, plan.offsets[rows], plan.strategy)
 
 
 def _check_known(plan: Plan, storages: Mapping[str, Storage], name: str) -> None:
@@ -140,30 +164,6 @@ def _regions(plan: Plan, storages: Mapping[str, Storage]) -> dict[str, Region]:
         for name, low, size, start, end in rows
         if name in storages and storages[name].role in PRODUCED
     }
-
-
-def _of_whole_ops(plan: Plan) -> Plan:
-    """Return `plan` without what is inside ops that call graphs: torch runs these whole, and allocates it."""
-    origin, problem = plan.problem.origin, plan.problem
-    if origin is None or not any(op.within for op in origin.graph.ops):
-        return plan
-    graph = contract(origin.graph, {})
-    schedule = sequential(graph)
-    spans = lifetimes(graph, schedule)
-    rows = [row for row, name in enumerate(problem.names) if name in spans]
-    names = [problem.names[row] for row in rows]
-    whole = make_problem(
-        [spans[name][0] for name in names],
-        [spans[name][1] for name in names],
-        problem.size[rows],
-        names=names,
-        alignment=problem.alignment[rows],
-        fixed=problem.fixed[rows],
-        steps=schedule.steps,
-        name=problem.name,
-        origin=Origin(graph, schedule),
-    )
-    return adopt(whole, plan.offsets[rows], plan.strategy)
 
 
 def _is_reused(graph: Graph, plan: Plan) -> bool:

@@ -92,6 +92,9 @@ def insert_slab(
     """
     name = plan.problem.name
     if isinstance(module, Program):
+        if module.laid_out is not None and plan.problem.origin is None:
+            expected = "a plan saved as .json, which has its graph: here ops run inside others"
+            raise InputError(name, "plan", "a list of buffers", expected)
         check_values(module.module, name)
         return build(module.module, bind(module.graph, plan, force=force), policy)
     check_values(module, name)

@@ -26,12 +26,14 @@ def ordered_target(
     ------
     InputError: a schedule that the graph cannot run by, or one that runs several ops at once.
     """
-    graph = target.program.graph
+    graph, laid_out = target.program.graph, target.program.laid_out or target.program.graph
     if file is None:
         found = reorder(graph, None if seconds is None else SolveLimits(seconds))
         ordered, bound = found.graph, found.bound_bytes
     else:
-        ordered, bound = in_order_of(graph, load_schedule(file, graph), file.name), None
+        steps, bound = in_order_of(laid_out, load_schedule(file, laid_out), file.name), None
+        own = {op.name: op for op in graph.ops}
+        ordered = replace(graph, ops=tuple(own[op.name] for op in steps.ops if op.name in own))
     program = reordered_program(target.program, ordered)
     return replace(target, program=program), order_entry(graph, ordered, bound, file)
 
