@@ -183,6 +183,12 @@ class Op:
     out_variant: bool | None = None
     within: Annotated[Path, OpProperty("inside", path_text)] = ()
 
+    @property
+    def is_of_torch(self) -> bool:
+        """True if torch runs the op by itself, inside another one: no line of the user's makes it."""
+        no_line = self.source is None and self.kind.startswith("aten.")
+        return bool(self.within) and (no_line or self.kind.startswith("loop."))
+
 
 @dataclass(frozen=True, slots=True)
 class Graph:

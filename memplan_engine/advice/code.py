@@ -22,7 +22,12 @@ celu dropout elu hardsigmoid hardswish hardtanh leakyrelu mish relu relu6 selu s
 WITH_FLAG = frozenset(_WITH_FLAG.split())
 """Functions of torch.nn.functional that take `inplace=True`."""
 
-_COMMUTATIVE = "add bitwiseand bitwiseor bitwisexor logicaland logicalor logicalxor mul multiply"
+OF_ATEN = frozenset({"logsigmoid", "rsub", "softplus", "softshrink"})
+"""Kinds that only `torch.ops.aten` has with `out`."""
+NAMES = {"and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"}
+"""Names of methods, by the plain kinds of operators such as `aten.__and__`."""
+
+_COMMUTATIVE = "and or xor add bitwiseand bitwiseor bitwisexor logicaland logicalor logicalxor mul multiply"
 COMMUTATIVE = frozenset(_COMMUTATIVE.split())
 
 
@@ -65,17 +70,24 @@ def in_place_code(op: Op, written: str) -> str:
         return BY_AUTOGRAD
     if op.phase is Phase.OPTIMIZER and op.source is not None and ".step(" in op.source.code:
         return BY_OPTIMIZER
-    name, plain = kind_label(op.kind).split(".")[0], plain_kind(op.kind)
+    plain = plain_kind(op.kind)
+    name = NAMES.get(plain, kind_label(op.kind).split(".")[0])
     is_first = op.inputs[0] == written
     if plain in WITH_FLAG:
-        return f"F.{name}(x, inplace=True)"
+        return f"F.{name}(x, {'…, ' if plain == 'threshold' else ''}inplace=True)"
     if plain == "gelu":
         return "torch.ops.aten.gelu_(x)"
     others = "…" if takes_several(op.kind) or len(op.inputs) > 1 else ""
     if has_in_place_form(op.kind) and (is_first or plain in COMMUTATIVE):
         return f"x.{name}_({others})"
-    arguments = ["x", others] if is_first else [others, "x"]
-    return f"torch.{name}({', '.join(filter(None, arguments))}, out=x)"
+    arguments = ["x" if each == written else "…" for each in op.inputs]
+    if others and arguments == ["x"]:
+        arguments.append(others)
+    arguments = [
+        each for each, before in zip(arguments, ["", *arguments], strict=False) if each + before != "……"
+    ]
+    library = "torch.ops.aten" if plain in OF_ATEN else "torch"
+    return f"{library}.{name}({', '.join(arguments)}, out=x)"
 
 
 def concat_code(op: Op) -> str:

@@ -68,6 +68,7 @@ def _reuse_code(situation: Situation, reused: Reused, options: Mapping[str, Any]
     """The lines of what is rewritten, those that run at the peak first, then those of most bytes."""
     at_peak = _peak_steps(situation)
     op_of = {op.name: op for op in reused.graph.ops}
+    dtypes = {tensor.name: tensor.dtype for tensor in reused.graph.tensors}
     changes: tuple[CodeChange, ...] = ()
     for name in options:
         rewrites = sorted(
@@ -76,7 +77,11 @@ def _reuse_code(situation: Situation, reused: Reused, options: Mapping[str, Any]
         written = {rewrite.op: rewrite.tensor for rewrite in rewrites}
 
         def instead(op: Op, written: Mapping[str, str] = written, name: str = name) -> str:
-            return in_place_code(op, written[op.name]) if name == "in_place" else concat_code(op)
+            if name != "in_place":
+                return concat_code(op)
+            # Eager mode writes no other type over a tensor.
+            alike = dtypes[written[op.name]] == dtypes[op.outputs[0]]
+            return in_place_code(op, written[op.name]) if alike else ""
 
         for change in code_changes(reused.graph, (op_of[op] for op in written), instead):
             edited = ""

@@ -60,15 +60,18 @@ def propose_half(situation: Situation) -> Iterator[Candidate]:
 
 def patterns_at_peak(situation: Situation) -> list[Pattern]:
     """The patterns of which something is live at a tied peak and whose type has one of half the bytes, those
-    that hold most first. Buffers that are pinned, or not made by an op, belong to none."""
+    that hold most first. Buffers that are pinned, made by no op or by one that torch runs by itself, and
+    results of branches, which have one type in all of them, belong to none."""
     problem = situation.problem
+    results = _results_of_branches(situation.graph) if situation.graph else set()
     provenances = find_provenance(problem)
     patterns: dict[Key, Pattern] = {}
     of_row: dict[int, Pattern] = {}
     resized = {edit.buffer for edit in situation.edits if isinstance(edit, Resize)}
     for row, provenance in enumerate(provenances):
-        made = provenance.role in PRODUCED and isinstance(provenance.maker, Op)
-        if problem.names[row] in resized:
+        maker = provenance.maker
+        made = provenance.role in PRODUCED and isinstance(maker, Op) and not maker.is_of_torch
+        if problem.names[row] in resized or problem.names[row] in results:
             continue
         if made and provenance.dtype in HALF and problem.fixed[row] == FREE:
             key = _key(problem, row, provenance)
@@ -84,6 +87,13 @@ def patterns_at_peak(situation: Situation) -> list[Pattern]:
         for pattern in patterns.values():
             pattern.at_peak = max(pattern.at_peak, together.get(id(pattern), 0))
     return sorted((each for each in patterns.values() if each.at_peak), key=lambda each: -each.at_peak)
+
+
+def _results_of_branches(graph: Graph) -> set[str]:
+    """Return the storages that an op with others inside it returns."""
+    calls = {call for op in graph.ops for call, _ in op.within}
+    home = {tensor.name: tensor.storage for tensor in graph.tensors}
+    return {home[name] for op in graph.ops if op.name in calls for name in op.outputs}
 
 
 def _key(problem: Problem, row: int, provenance: Provenance) -> Key:
@@ -107,6 +117,7 @@ def _candidate(situation: Situation, patterns: list[Pattern], rows: list[int]) -
         title = part = f"{types} at the peak{f' in {where}' if where else ''}"
     layers = len({layer_of(maker.module) for maker in makers if repeated(maker.module) != maker.module})
     times = f", in {layers:,} layers" if layers > 1 else f", {len(rows):,} times" * (len(rows) > 1)
+    inside = any(maker.within for maker in makers)
     dtype_of = {each.module + each.kind: each.dtype for each in patterns}
     return Candidate(
         ("half",),
@@ -114,8 +125,8 @@ def _candidate(situation: Situation, patterns: list[Pattern], rows: list[int]) -
         edits=tuple(Resize(problem.names[row], -(-int(problem.size[row]) // 2)) for row in rows),
         same_bits=False,
         note=f"compute {what} in {types}{times}: results are rounded, so not the same bits; autocast keeps "
-        "elementwise ops in float32",
-        code=code_changes(graph, makers, lambda op: _code(dtype_of[repeated(op.module) + op.kind])),
+        "elementwise ops in float32" + "; what a branch or a turn gives keeps its type" * inside,
+        code=code_changes(graph, makers, lambda op: _code(op, dtype_of[repeated(op.module) + op.kind])),
         parts=(part,),
     )
 
@@ -130,7 +141,9 @@ def _where(graph: Graph, modules: Iterable[str]) -> str:
     return common if common != "*" else ""
 
 
-def _code(dtype: str) -> str:
-    """Python by which an op makes a result of half the bytes of `dtype`."""
+def _code(op: Op, dtype: str) -> str:
+    """Python by which `op` makes a result of half the bytes of `dtype`."""
     half = HALF[dtype]
-    return f"x.to(torch.{half})  # for each input x of this op"
+    if not op.inputs:
+        return f"dtype=torch.{half}"
+    return f"x.to(torch.{half})  # for each {dtype} input x of this op"

@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import nn
+from torch._higher_order_ops.scan import scan
+from torch.nn.attention.flex_attention import flex_attention
 
 from memplan_engine import capture, load, make_plan
 from memplan_engine.advice.advise import advise
@@ -14,7 +16,8 @@ from memplan_engine.advice.situation import Situation
 from memplan_engine.advice.smaller_tensors import patterns_at_peak
 from memplan_engine.graph import Graph, Phase
 from memplan_engine.preparation import Preparation
-from memplan_engine.what_if.edits import Pin
+from memplan_engine.rewrites.reuse.in_place import write_in_place
+from memplan_engine.what_if.edits import Pin, Resize
 from tests import ROOT
 from tests.advice.test_advise import layers
 
@@ -88,3 +91,34 @@ def test_without_a_module_the_size_tells_results_of_one_kind_apart() -> None:
         "bfloat16 for linear (8 KiB)",
         "bfloat16 for linear (6 KiB)",
     ]
+
+
+class Scans(nn.Module):
+    """Attention and a scan, of which torch runs most ops by itself, and a branch."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def row(carry: torch.Tensor, row: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return (carry + row).tanh(), torch.outer(row, row).exp().sum(0)
+
+        heads = scan(row, x[0] * 0, x)[1].reshape(1, 1, 16, 32)
+        seen: torch.Tensor = flex_attention(heads, heads, heads)  # type: ignore[assignment]
+        return torch.cond(
+            seen.sum() > 0, lambda y: torch.cat([y, y]).sin().sum(0)[None], torch.cos, (seen[0],)
+        )
+
+
+def test_nothing_is_advised_on_ops_that_torch_runs_by_itself() -> None:
+    torch._dynamo.reset()
+    graph = capture(Scans(), (torch.rand(16, 32),))
+    by_torch = {op.name for op in graph.ops if op.is_of_torch}
+    homes = {tensor.name: tensor.storage for tensor in graph.tensors}
+    theirs = {homes[name] for op in graph.ops if op.name in by_torch for name in op.outputs}
+    results = {homes[name] for op in graph.ops if op.name in ("scan", "cond") for name in op.outputs}
+    assert {"scan.carried", "scan.places", "scan.at_0", "flex_attention.body.bmm"} <= by_torch
+    assert not {"scan.body.exp", "cond.true.sin"} & by_torch
+    assert not {rewrite.op for rewrite in write_in_place(graph).in_place} & by_torch
+    advice = advise(graph)
+    assert advice.suggestions
+    edits = {edit.buffer for each in advice.suggestions for edit in each.edits if isinstance(edit, Resize)}
+    assert not edits & (theirs | results)
+    assert all(change.source for each in advice.suggestions for change in each.code)

@@ -349,7 +349,10 @@ def test_an_op_without_out_variant_but_with_a_form_in_place_writes_over_its_inpu
     assert [rewrite.op for rewrite in write_in_place(net.graph("b")).in_place] == ["b!"]
 
 
-@pytest.mark.parametrize("kind", ["relu", "selu", "masked_fill", "prelu", "rsub", "hardswish_backward"])
+KINDS = ["relu", "selu", "masked_fill", "prelu", "rsub", "hardswish_backward", "where", "maximum", "softplus"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_torch_has_the_forms_in_place_that_we_count_on(kind: str) -> None:
     torch = pytest.importorskip("torch")
     assert has_in_place_form(f"aten.{kind}") == hasattr(torch.ops.aten, f"{kind}_")

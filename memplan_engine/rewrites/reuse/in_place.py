@@ -111,6 +111,8 @@ class _Draft(Draft):
         storage = self.storages[self.home[output.name]]
         if op.mutates or output.name not in written_by(op, self.home):
             return Reason.ALREADY
+        if op.is_of_torch:
+            return Reason.OF_TORCH
         if len(op.outputs) > 1:
             return Reason.SEVERAL_OUTPUTS
         no_variant = op.out_variant is False and not has_in_place_form(op.kind)

@@ -37,9 +37,12 @@ of that input: it may be read, worked on and written back."""
 
 _SEVERAL = frozenset(_OF_SEVERAL.split())
 
-_OUT_OF_PLACE_ONLY = frozenset(
-    {"equal", "hardswishbackward", "mishbackward", "nativedropoutbackward", "prelu", "rsub"}
-)
+_WITHOUT_IN_PLACE_FORM = """
+equal fmax fmin hardshrink hardswishbackward logaddexp logsigmoid maximum minimum mishbackward
+nativedropoutbackward positive prelu rsub softplus softshrink where
+"""
+
+_OUT_OF_PLACE_ONLY = frozenset(_WITHOUT_IN_PLACE_FORM.split())
 """Elementwise in PyTorch, and without a form that works in place."""
 
 _ELEMENTWISE_IN_ONNX = frozenset({"Max", "Mean", "Min", "Sum"})

@@ -20,6 +20,7 @@ class Reason(StrEnum):
     second from the tensor itself, those of the third from who else needs its bytes."""
 
     ALREADY = "the op writes in place already"
+    OF_TORCH = "torch runs the op by itself, inside another one"
     SEVERAL_OUTPUTS = "the op makes several tensors"
     NO_OUT_VARIANT = "the op cannot write into memory that it is given"
     NO_TENSOR = "the op reads no tensor that it could write into"
