@@ -63,12 +63,13 @@ def tracing_cache() -> AbstractContextManager[None]:
     )
 
 
-def may_be_cached(tensor: torch.Tensor) -> bool:
-    """Return whether autocast caches a cast of `tensor`."""
+def may_be_cached(tensor: Any) -> bool:
+    """Return whether autocast caches a cast of `tensor`, which may be a plain number."""
     import torch
 
     return (
-        tensor.dtype is torch.float32
+        isinstance(tensor, torch.Tensor)
+        and tensor.dtype is torch.float32
         and tensor.requires_grad
         and tensor.is_leaf
         and not tensor._is_view()
