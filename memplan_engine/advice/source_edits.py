@@ -21,6 +21,7 @@ AUGMENTED: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult
 _LAYER = "a layer that is called there has no call of its own: give it inplace=True where it is made"
 _NO_WORDS = "no call or operator in the line that is this op alone"
 _WITHIN = "one change of the line stands within another"
+_BRANCHES = "the line runs several graphs, and does not tell which of them the op is in"
 _SOME = "the line runs several times, and not each time in place"
 Span = tuple[int, int, int, int]
 """Where in the source something stands: line and byte of the beginning and of the end, lines from 1 on."""
@@ -58,8 +59,8 @@ def write_in_place(text: str, file: str, graph: Graph, over: Mapping[str, str]) 
         # Of another version of the file the graph tells nothing.
         if not chosen or line > len(lines) or lines[line - 1].strip() != codes[line]:
             continue
-        if len(chosen) < len(ops):
-            left[line] = _SOME
+        if len(chosen) < len(ops) or len({op.within for op in ops}) > 1:
+            left[line] = _SOME if len(chosen) < len(ops) else _BRANCHES
             continue
         firsts = {op.inputs[0] == over[op.name] for op in ops}
         found = _in_line(tree, text, line, kind, ops, firsts == {True})

@@ -183,6 +183,16 @@ def test_statements_stay_where_the_order_is_theirs_and_across_what_is_no_assignm
     assert move_statements(BRANCHES, FILE, graph_of(BRANCHES, (2, "big", "x", "a"))).text == BRANCHES
 
 
+def test_a_line_that_calls_branches_stays_where_it_does_not_tell_which_graph_an_op_is_in() -> None:
+    text = "def f(x):\n    return torch.cond(p, one, two, (x,)) * 2\n"
+    graph = graph_of(text, (2, "mul", "x", "a"), (2, "cond", "a", "b"), (2, "mul", "b", "c"))
+    inner, *others = graph.ops
+    graph = replace(graph, ops=(replace(inner, within=(("b", "true"),)), *others))
+    edited = write_in_place(text, FILE, graph, {"a": "x", "c": "b"})
+    assert edited.text == text
+    assert [line for line, _ in edited.left] == [2]
+
+
 @pytest.mark.parametrize("tool", [["patch", "-p1"], ["git", "apply"]])
 @pytest.mark.parametrize("end", ["\n", ""])
 def test_the_diff_is_applied_by_the_tools_that_people_have(tool: list[str], end: str, tmp_path: Path) -> None:
