@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -23,9 +24,10 @@ from torch.nn.attention import flex_attention as attention
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.utils.checkpoint import checkpoint
 
-from memplan_engine import InputError, observe_fake, observe_model, observed_peak
+from memplan_engine import InputError, observe, observe_fake, observe_model, observed_peak
 from memplan_engine.recordings.observed_flow import Stage
 from memplan_engine.torch_capture.training.torch_recipe import Recipe
+from memplan_engine.units import exact
 from tests.support.fake_cards import needs_guard
 
 SGD = Recipe("sgd")
@@ -126,6 +128,26 @@ def test_inference_by_hand() -> None:
     assert observed_peak(observe_fake(Pair(loops), X))[0] == 2 * HIDDEN + NARROW + 3 * 8 + 1
     # With them the condition of the outer and of the inner branch.
     assert observed_peak(observe_fake(Pair(nested), X))[0] == 2 * HIDDEN + 2
+
+
+def test_cycles_of_dynamo_hold_what_a_function_was_given() -> None:
+    """To the end, where Python's collector does not run: 256 numbers and the condition."""
+
+    def called() -> torch.Tensor:
+        x = torch.rand(256)
+        torch.cond(x.sum() > -1, torch.sin, torch.cos, (x,))
+        del x
+        return torch.zeros(1024)
+
+    predicted = observe_fake(called)
+    gc.disable()
+    try:
+        real = observe(called, levels=["dispatch"])
+    finally:
+        gc.enable()
+    assert observed_peak(predicted)[0] == observed_peak(real)[0] == 1024 + 1 + 4096
+    assert predicted.flow is not None
+    assert f"it would free {exact(1024 + 1)}" in predicted.flow.assumed[-1]
 
 
 def test_on_a_card_dynamo_takes_functions_apart_too() -> None:

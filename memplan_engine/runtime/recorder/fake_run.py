@@ -44,7 +44,7 @@ from memplan_engine.torch_capture.capture_module import as_given, tracing
 from memplan_engine.torch_capture.torch_exporting import as_fused
 from memplan_engine.torch_capture.torch_fake import RECORDED, FakeTwins, patched
 from memplan_engine.torch_capture.training.torch_answers import answering
-from memplan_engine.torch_capture.training.torch_eager_ops import as_eager
+from memplan_engine.torch_capture.training.torch_eager_ops import adding_biases_in_place, as_eager
 from memplan_engine.torch_capture.training.torch_origins import CALLERS, RunningModules, who_asks
 from memplan_engine.torch_capture.training.torch_recipe import (
     Recipe,
@@ -212,6 +212,7 @@ def _faking(label: str, expected: str) -> Iterator[FakeTwins]:
     with (
         tracing(label, "fake run", expected),
         as_eager(),
+        adding_biases_in_place(),
         as_fused(),
         taken_for_plain(),
         alone,
@@ -290,7 +291,7 @@ class _FakeRun:
         flow = settled_flow(self._last.flow, self._replaced)
         steps = self._steps
         flow = replace(flow, steps=len(steps), step_peaks=step_peaks(flow, steps))
-        flow = said_of_cycles(flow, self._collected)
+        flow = said_of_cycles(flow, self._collected, next(iter(steps), 0))
         changes = {Level.DISPATCH: flow_changes(flow, self._last.ops)}
         return replace(self._last, changes=changes, flow=flow)
 

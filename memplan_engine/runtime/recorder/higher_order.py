@@ -140,16 +140,16 @@ class _Held(OperatorMode):  # type: ignore[no-untyped-call]
 
 
 @contextmanager
-def _collecting() -> Iterator[None]:
+def _collecting(recorder: Recorder) -> Iterator[None]:
     """Collect the garbage that is made meanwhile, and no other: Dynamo and tracers leave cycles that hold
-    what they were given."""
+    what they were given, to the end of the run as far as is known."""
     frozen = gc.get_freeze_count()
     if not frozen:
         gc.freeze()
     try:
         yield
     finally:
-        gc.collect()
+        recorder.collect()
         if not frozen:
             gc.unfreeze()
 
@@ -165,7 +165,12 @@ def functions_compiled(recorder: Recorder, modules: RunningModules, mode: FakeTe
 
     @contextmanager
     def compiling() -> Iterator[Any]:
-        with _collecting(), torch.compiler.set_stance("default"), modules.aside(), set_up() as backend:
+        with (
+            _collecting(recorder),
+            torch.compiler.set_stance("default"),
+            modules.aside(),
+            set_up() as backend,
+        ):
             yield backend
 
     def materialized(function: Any, args: Any, *rest: Any, **options: Any) -> Any:
@@ -173,7 +178,7 @@ def functions_compiled(recorder: Recorder, modules: RunningModules, mode: FakeTe
             make: Any = utils._from_fun
             _examples = [make(arg) for arg in args if recorder.has_seen(arg)]
         # A tracer has symbols for values that are not known.
-        with recorder.paused(), _collecting(), patched((mode, "shape_env", ShapeEnv())):
+        with recorder.paused(), _collecting(recorder), patched((mode, "shape_env", ShapeEnv())):
             return materialize(function, args, *rest, **options)
 
     def unrecorded(call: Callable[..., Any]) -> Callable[..., Any]:

@@ -190,6 +190,7 @@ class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
         self.collected: dict[int, int] = {}
         """Storages that only Python's collector frees, each with the last op that had begun when it found
         them."""
+        self._held_by_cycles: set[int] = set()
         self._looked = 0
         self._ignored: dict[Any, bool] = {}
 
@@ -246,20 +247,52 @@ class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
 
     def collect(self) -> None:
         """Run Python's collector, and take what it frees as held to the end: when it would run cannot be
-        predicted."""
+        predicted. Cycles also hold what the run itself still refers to, and lets go of later."""
         table = self.flow.table
         found: list[int] = []
         heard, table.when_freed = table.when_freed, found.append
+        debugs, kept = gc.get_debug(), gc.garbage[:]
+        gc.set_debug(gc.DEBUG_SAVEALL)
         try:
             gc.collect()
+            garbage = gc.garbage[len(kept) :]
+            self._held_by_cycles.update(self._held_by(garbage))
+            garbage.clear()
+            gc.garbage[:] = kept
+            gc.set_debug(debugs)
+            gc.collect()
         finally:
+            gc.set_debug(debugs)
             table.when_freed = heard
         for number in found:
-            self.collected[number], table.released[number] = table.released[number], HELD
+            self._is_collected(number)
+
+    def _held_by(self, garbage: Iterable[Any]) -> Iterator[int]:
+        """The numbers of the storages that the objects in `garbage` refer to."""
+        for each in garbage:
+            for held in (each, *gc.get_referents(each)):
+                if issubclass(type(held), torch.Tensor):
+                    number = self.flow.table.known(storage_of(held))
+                    if number is not None:
+                        yield number
+
+    def end(self) -> None:
+        """Collect for the last time. What cycles held beside the run is held to the end, too."""
+        self.collect()
+        for number in self._held_by_cycles:
+            self._is_collected(number)
+
+    def _is_collected(self, number: int) -> None:
+        """Take a storage that is gone as one that only the collector frees."""
+        released = self.flow.table.released
+        if released[number] != HELD:
+            self.collected[number], released[number] = released[number], HELD
 
     def resized(self, storage: torch.UntypedStorage) -> None:
         """A storage that is known has been given another size by itself: an op of its own."""
         origin = self.origins.here()
+        # Its old bytes are gone, whatever holds it.
+        self._held_by_cycles.discard(self.flow.table.known(storage._cdata))
         self._begin("resize_storage", origin)
         self.flow.resized(storage)
         self.ops.ended()
@@ -340,7 +373,7 @@ def recording(recorder: Recorder, makes_models: bool = True) -> Iterator[None]:
         undo.callback(gc.enable if collects else gc.disable)
         gc.freeze()
         undo.callback(gc.unfreeze)
-        undo.callback(recorder.collect)
+        undo.callback(recorder.end)
         recorder.ops.epoch = time.time_ns()
         undo.enter_context(recorder)
         yield
@@ -359,9 +392,9 @@ def objects_of(kind: type) -> list[Any]:
     return [each for each in gc.get_objects() if issubclass(type(each), kind)]
 
 
-def said_of_cycles(flow: Flow, collected: Mapping[int, int]) -> Flow:
+def said_of_cycles(flow: Flow, collected: Mapping[int, int], first: int = 0) -> Flow:
     """`flow`, in which no reference cycle is ever collected, with what its peak would be where those are: the
-    storages `collected` go after the ops given there."""
+    storages `collected` go after the ops given there. The first training step ends before the op `first`."""
     storages = flow.storages
     released = storages.released.copy()
     for number, op in collected.items():
@@ -371,10 +404,12 @@ def said_of_cycles(flow: Flow, collected: Mapping[int, int]) -> Flow:
     if often == never:
         return flow
     kept = sum(int(storages.nbytes[number]) for number in collected)
+    grows = any(storages.maker[number] >= first for number in collected)
+    more = ", more with each further step" if grows else ""
     rounds = f"every {EVERY} ops (in a long run after each {SHARE}th)"
     note = (
-        f"Python's collector of reference cycles as never running: it would free {exact(kept)}, more with "
-        f"each further step; where it runs {rounds} the peak is {exact(often)}"
+        f"Python's collector of reference cycles as never running: it would free {exact(kept)}{more}; "
+        f"where it runs {rounds} the peak is {exact(often)}"
     )
     return replace(flow, assumed=(*flow.assumed, note), doubts=(*flow.doubts, note))
 

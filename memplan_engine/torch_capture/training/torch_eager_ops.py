@@ -158,7 +158,8 @@ def adding_biases_in_place() -> Iterator[None]:
             return kernel.call_boxed(keys, data, weight, bias)
         return torch.matmul(data, weight.t()).add_(bias)
 
-    own = torch.library.Library("aten", "IMPL")
+    library: Any = torch.library
+    own = library.Library("aten", "IMPL")
     with warnings.catch_warnings():
         # That a kernel of torch is replaced.
         warnings.simplefilter("ignore", UserWarning)
