@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -234,14 +234,30 @@ def host_peak(flow: Flow) -> tuple[int, int]:
 def settled_flow(flow: Flow, replaced: Collection[int] = ()) -> Flow:
     """`flow` of a run that has made its own model: what it keeps between steps counts as there before. What
     it let go of before its last op (a model that another one replaced) it did not keep, nor the storages
-    `replaced`, which were gone after the last op, but before the run was over."""
+    `replaced`, which were gone after the last op, but before the run was over. State that took the place of
+    older state (the history of LBFGS) was not there before: the older one was, and counts itself."""
     storages = flow.storages
     kept = np.array([category in KEPT for category in storages.categories], dtype=bool)
     kept &= (storages.released == HELD) | (storages.released >= len(flow.stages) - 1)
     kept[list(replaced)] = False
+    kept[list(_successors(storages, kept))] = False
     maker = np.where(kept, BEFORE, storages.maker)
     settled = replace(storages, maker=maker, released=np.where(kept, HELD, storages.released))
     return replace(flow, storages=settled, makes=made_by_op(maker, len(flow.stages)))
+
+
+def _successors(storages: ObservedStorages, kept: NDArray[np.bool_]) -> Iterator[int]:
+    """The storages of optimizers' state among those `kept` that came after one of the same size, which was
+    let go of."""
+    first: dict[int, int] = {}
+    state = [row for row, each in enumerate(storages.categories) if each is Category.STATE]
+    for row in state:
+        if not kept[row]:
+            nbytes, maker = int(storages.nbytes[row]), int(storages.maker[row])
+            first[nbytes] = min(first.get(nbytes, maker), maker)
+    for row in state:
+        if kept[row] and storages.maker[row] > first.get(int(storages.nbytes[row]), storages.maker[row]):
+            yield row
 
 
 def step_peaks(flow: Flow, ends: Sequence[int]) -> tuple[int, ...]:

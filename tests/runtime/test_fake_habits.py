@@ -7,6 +7,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from torch.utils.checkpoint import (
 )
 
 from memplan_engine import observe_fake
-from memplan_engine.recordings.observed_flow import flow_peak
+from memplan_engine.recordings.observed_flow import flow_peak, state_bytes
 from tests.support.measured import storages_in
 
 STEPS = 2
@@ -320,3 +321,34 @@ def test_habits_hold_what_real_runs_do(case: Callable[[], Kept]) -> None:
     seen = observe_fake(case)
     assert seen.flow is not None
     assert flow_peak(seen.flow)[0] == measured(case) > 0
+
+
+def rolling_history() -> Kept:
+    """LBFGS lets go of the oldest steps of its history, and keeps others."""
+    torch.manual_seed(0)
+    model, x, y = nn.Linear(32, 16), torch.randn(64, 32), torch.randn(64, 16)
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=4, history_size=3)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss: torch.Tensor = (model(x) - y).pow(2).mean()
+        loss.backward()
+        return loss
+
+    for _ in range(3):
+        optimizer.step(closure)
+    return [model, optimizer]
+
+
+def test_a_history_that_rolls_is_counted_once() -> None:
+    """With weights and all that is kept: what takes the place of older state was not there before it."""
+    flow = observe_fake(rolling_history).flow
+    assert flow is not None
+    with Lives() as lives:
+        kept = rolling_history()
+    change = [0] * (lives.operators + 2)
+    for _, nbytes, born, gone in lives.rows:
+        change[born] += nbytes
+        change[lives.operators + 1 if gone is None else gone] -= nbytes
+    assert flow_peak(flow)[0] + state_bytes(flow) == max(accumulate(change))
+    del kept
