@@ -94,6 +94,12 @@ def test_the_second_step_is_that_of_a_real_run(tmp_path: Path, monkeypatch: pyte
     assert observed_peak(seen)[0] == mode.peak - kept[-1]
 
 
+ONE_RANK = (
+    "import torch, torch.distributed as dist\n"
+    "dist.init_process_group('gloo', rank=0, world_size=1, store=dist.HashStore())\n"
+)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -109,6 +115,14 @@ def test_the_second_step_is_that_of_a_real_run(tmp_path: Path, monkeypatch: pyte
         (
             "import torch.distributed as dist\ndist.init_process_group('nccl')\n",
             "a process group of several ranks, made at .*train.py:2, expected .*memplan devices SCRIPT",
+        ),
+        (
+            f"{ONE_RANK}from torch.nn.parallel import DistributedDataParallel as D\nD(torch.nn.PReLU())\n",
+            "DistributedDataParallel, made at .*train.py:4, expected the model itself, or `memplan devices",
+        ),
+        (
+            f"{ONE_RANK}from torch.distributed import fsdp\nfsdp.FullyShardedDataParallel(None)\n",
+            r"\(FSDP1\), .* at .*train.py:4, expected fully_shard \(FSDP2\) and `memplan devices SCRIPT",
         ),
         ("open('nothing.csv')\n", "FileNotFoundError.*train.py:1"),
         ("import sys\nsys.exit(3)\n", "a script that ends with 3"),

@@ -247,21 +247,39 @@ def alone() -> Iterator[None]:
 
 @contextmanager
 def _one_rank() -> Iterator[None]:
-    """With a process group that a launcher would tell its rank refused: its ranks run otherwise."""
+    """With process groups of several ranks refused, and models that are spread over ranks: those run
+    otherwise."""
     distributed = torch.distributed
-    if not distributed.is_available() or "RANK" in os.environ:
+    if not distributed.is_available():
         yield
         return
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    from torch.nn.parallel import DistributedDataParallel
+
     start = distributed.init_process_group
 
-    def started(*args: Any, **kwargs: Any) -> Any:
-        if "rank" in kwargs or "store" in kwargs:
-            return start(*args, **kwargs)
-        found = f"a process group of several ranks, made {who_asks()}"
-        expected = "one process, or `memplan devices SCRIPT --world N`, which runs the ranks"
-        raise InputError(Path(sys.argv[0]).name, "", found, expected)
+    def refuse(what: str, instead: str) -> Callable[..., NoReturn]:
+        def refused(*args: Any, **kwargs: Any) -> NoReturn:
+            expected = f"{instead} `memplan devices SCRIPT --world N`, which runs the ranks"
+            raise InputError(Path(sys.argv[0]).name, "", f"{what} {who_asks()}", expected)
 
-    with patched((distributed, "init_process_group", started)):
+        return refused
+
+    def started(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("world_size") == 1:
+            return start(*args, **kwargs)
+        return refuse("a process group of several ranks, made", "one process, or")()
+
+    sharded = "FullyShardedDataParallel (FSDP1), which no fake tensor follows,"
+    with patched(
+        (distributed, "init_process_group", started),
+        (
+            DistributedDataParallel,
+            "__init__",
+            refuse("DistributedDataParallel, made", "the model itself, or"),
+        ),
+        (FullyShardedDataParallel, "__init__", refuse(sharded, "fully_shard (FSDP2) and")),
+    ):
         yield
 
 
