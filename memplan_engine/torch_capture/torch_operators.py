@@ -221,6 +221,18 @@ def _dense_like(source: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(value, memory_format=suggested)
 
 
+def _row_major(target: Any, value: Any, arguments: Arguments) -> Any:
+    """Results are row-major, however the input lies."""
+    if isinstance(value, tuple):
+        return tuple([_row_major(target, each, arguments) for each in value])
+    return value if value.is_contiguous() else value.new_empty(value.shape)
+
+
+def _as_suggested(target: Any, value: torch.Tensor, arguments: Arguments) -> torch.Tensor:
+    """The result has its channels last where those of `self` are."""
+    return _dense_like(arguments["self"], value)
+
+
 def _by_gradient_first(target: Any, value: torch.Tensor, arguments: Arguments) -> torch.Tensor:
     """Where both arguments lie differently, the kernel's result lies as the gradient does; that of fake
     tensors as the other."""
@@ -415,6 +427,29 @@ KERNELS: dict[str, Callable[[Any, Any, Arguments], Any]] = {
             "aten::logit_backward",
         ),
         _by_gradient_first,
+    ),
+    **dict.fromkeys(
+        (
+            "aten::mse_loss_backward",
+            "aten::smooth_l1_loss_backward",
+            "aten::huber_loss_backward",
+            "aten::log_sigmoid_forward",
+            "aten::_log_softmax_backward_data",
+        ),
+        _row_major,
+    ),
+    **dict.fromkeys(
+        (
+            "aten::channel_shuffle",
+            "aten::max_unpool2d",
+            "aten::reflection_pad2d_backward",
+            "aten::reflection_pad3d",
+            "aten::reflection_pad3d_backward",
+            "aten::replication_pad2d_backward",
+            "aten::replication_pad3d",
+            "aten::replication_pad3d_backward",
+        ),
+        _as_suggested,
     ),
     "aten::roll": _rolled,
     "aten::native_layer_norm_backward": _dense_gradient,

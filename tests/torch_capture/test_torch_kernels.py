@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
 from memplan_engine import compare_run, load_program
@@ -19,7 +20,7 @@ from memplan_engine.analysis.peak import find_peak
 from memplan_engine.fx_estimator import StorageAliasing, estimate_training
 from memplan_engine.lifetimes import Unread, to_problem
 from memplan_engine.torch_capture.capture_module import capture
-from memplan_engine.torch_capture.torch_operators import KERNELS
+from memplan_engine.torch_capture.torch_operators import KERNELS, as_allocated
 from memplan_engine.torch_capture.torch_run import Run
 from memplan_engine.torch_capture.training.torch_recipe import Recipe
 from memplan_engine.torch_capture.training.torch_step import step_graph, trace_step
@@ -206,6 +207,50 @@ def test_what_is_found_once_takes_the_storages_planned():
         known = [index for index in ours if isinstance(ours[index][2], int)]
         assert len(known) == expected
         assert [ours[index][2] for index in known] == [theirs[index][2] for index in known], (op, args)
+
+
+def last_first(*shape):
+    """A tensor whose first dimension lies last; of images their channels do."""
+    at = 1 if len(shape) == 4 else 0
+    order = (*range(at), *range(at + 1, len(shape)), at)
+    return torch.rand([shape[each] for each in order]).movedim(-1, at)
+
+
+def laid(*shape):
+    return [last_first(*shape) for _ in range(2)]
+
+
+INDICES = torch.arange(72).view(2, 3, 3, 4) % 16
+LAID: tuple[tuple[str, tuple[object, ...]], ...] = (
+    ("mse_loss_backward", (*laid(4, 5), last_first(4, 5), NONE)),
+    ("mse_loss_backward", (torch.rand(()), *laid(2, 3, 4, 4), MEAN)),
+    ("smooth_l1_loss_backward", (torch.rand(()), *laid(4, 5), MEAN, 1.0)),
+    ("huber_loss_backward", (torch.rand(()), *laid(2, 3, 4, 4), SUM, 1.0)),
+    ("log_sigmoid_forward", (last_first(4, 5),)),
+    ("_log_softmax_backward_data", (*laid(4, 5), 1, torch.float32)),
+    ("channel_shuffle", (last_first(2, 4, 3, 3), 2)),
+    ("max_unpool2d", (last_first(2, 3, 3, 4), INDICES, [8, 8])),
+    ("max_unpool2d", (torch.rand(2, 3, 3, 4), INDICES, [8, 8])),
+    ("reflection_pad2d_backward", (last_first(2, 3, 6, 6), last_first(2, 3, 4, 4), [1, 1, 1, 1])),
+    ("replication_pad2d_backward", (last_first(2, 3, 6, 6), last_first(2, 3, 4, 4), [1, 1, 1, 1])),
+    ("reflection_pad3d", (last_first(2, 3, 4, 4), [1, 1, 1, 1, 0, 0])),
+    ("replication_pad3d", (last_first(2, 3, 4, 4), [1, 1, 1, 1, 0, 0])),
+    ("reflection_pad3d_backward", (last_first(2, 3, 6, 6), last_first(2, 3, 4, 4), [1, 1, 1, 1, 0, 0])),
+    ("replication_pad3d_backward", (last_first(2, 3, 6, 6), last_first(2, 3, 4, 4), [1, 1, 1, 1, 0, 0])),
+)
+
+
+@pytest.mark.parametrize(("name", "args"), LAID)
+def test_results_lie_as_those_of_the_kernel_do(name, args):
+    """What follows copies what does not lie as it needs: `max_unpool2d` in channels last, say."""
+    target = getattr(aten, name).default
+    with FakeTensorMode() as mode:
+        fakes = [mode.from_tensor(arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
+        made = as_allocated(target, target(*fakes), fakes, {})
+    found, expected = (
+        [each.stride() for each in pytree.tree_leaves(value)] for value in (made, target(*args))
+    )
+    assert found == expected
 
 
 def test_a_view_has_the_strides_of_a_real_one_where_there_is_one_row():
