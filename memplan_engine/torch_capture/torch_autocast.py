@@ -10,6 +10,7 @@ where the cache ends.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -33,7 +34,7 @@ def tracing_cache() -> AbstractContextManager[None]:
     """While a model is traced: autocast's cache as it is in eager mode, and CLEARED and UNCACHED on nodes.
 
     A tracer switches the cache off, and a region that leaves open whether it caches takes that for its own
-    setting.
+    setting. A graph has no regions that begin by `torch.set_autocast_enabled`: RuntimeError.
     """
     import torch
     from torch._functorch._aot_autograd import collect_metadata_analysis
@@ -55,7 +56,19 @@ def tracing_cache() -> AbstractContextManager[None]:
             _mark(node, UNCACHED)
         return node
 
+    switch = torch.set_autocast_enabled
+
+    def by_region(*args: Any) -> None:
+        *device, value = args
+        changes = bool(value) != torch.is_autocast_enabled(*device)
+        if changes and not sys._getframe(1).f_globals["__name__"].startswith("torch."):
+            raise RuntimeError(
+                "torch.set_autocast_enabled shows in no graph, as `with torch.autocast(…)` does"
+            )
+        switch(*args)
+
     return patched(
+        (torch, "set_autocast_enabled", by_region),
         (torch, "clear_autocast_cache", mark_and_clear),
         (torch.fx.Graph, "create_node", create_node),
         (proxy_tensor, "disable_autocast_cache", nullcontext),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import signal
 from dataclasses import replace
@@ -18,6 +19,7 @@ from memplan_dashboard.session import documents, plan_facts
 from memplan_dashboard.session import searches as solving
 from memplan_dashboard.session.plan_facts import make_facts, with_best_bound
 from memplan_dashboard.widgets import search_panel
+from memplan_examples.make_snapshot import SEGMENT, Allocator
 
 from memplan_engine import SolveLimits, Verdict, known_strategies, make_plan, make_problem, write_csv
 from memplan_engine.strategies.base import Progress
@@ -116,6 +118,20 @@ def test_a_search_is_shown_improves_and_is_cancelled():
     press(app, "Keep solving")
     assert headline(app).startswith("Searching:")
     assert job_of(app) is job
+
+
+def test_a_search_on_a_part_of_a_run_proves_nothing_of_the_run(tmp_path, monkeypatch):
+    allocator = Allocator()
+    allocator.free(allocator.alloc(20 * SEGMENT))
+    for size in range(1, 13):
+        allocator.free(allocator.alloc(size * SEGMENT // 8))
+    (tmp_path / "part.pickle").write_bytes(pickle.dumps(allocator.snapshot(30)))
+    monkeypatch.setattr("sys.argv", ["app.py", str(tmp_path / "part.pickle")])
+    app = open_app(strategy="late_proof")
+    wait_until(lambda: job_of(app).state is State.DONE)
+    check(app.run())
+    assert headline(app).startswith("No arena for what was recorded can be smaller, proved after")
+    assert "Part of a run" in chips_of(app)
 
 
 def test_a_search_held_at_its_limit_shows_its_best_and_goes_on():

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from memplan_engine import find_peak, observe_model, observed_peak, to_problem
+from memplan_engine import InputError, find_peak, observe_model, observed_peak, to_problem
 from memplan_engine.torch_capture.capture_module import capture
 
 CAST = 256 * 256 * 2
@@ -145,6 +145,20 @@ def test_one_cast_of_each_weight_until_the_region_ends():
     assert casts_of(inference) == []
     graph = capture(Layers(in_one), (torch.rand(4, 256),))
     assert find_peak(to_problem(graph, alignment=1)).nbytes == 3 * CAST + 2 * ROWS
+
+
+def switched(m: Layers, x: torch.Tensor) -> torch.Tensor:
+    torch.set_autocast_enabled("cpu", True)
+    try:
+        return m.one(x)
+    finally:
+        torch.set_autocast_enabled("cpu", False)
+
+
+def test_autocast_that_a_function_switches_is_refused_with_the_line():
+    with pytest.raises(InputError, match=r"set_autocast_enabled shows in no graph.*test_torch_autocast\.py"):
+        capture(Layers(switched), (torch.rand(4, 256),))
+    assert not torch.is_autocast_enabled("cpu")
 
 
 def test_an_input_that_requires_gradients_is_cached_too():
