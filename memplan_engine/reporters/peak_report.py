@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Column, Table
 
 from memplan_engine.analysis.buffer_names import short_name
-from memplan_engine.analysis.claims import holds_at_least
+from memplan_engine.analysis.claims import doubt, holds_at_least
 from memplan_engine.analysis.peak import Peak
 from memplan_engine.analysis.peak_parts import Part, peak_parts
 from memplan_engine.analysis.peak_tree import Node
@@ -18,6 +18,7 @@ from memplan_engine.problem import Problem
 from memplan_engine.reporters.rich_tables import MOST_ROWS, make_table, numbers
 from memplan_engine.scope import Scope
 from memplan_engine.units import format_bytes, format_percent, format_signed
+from memplan_engine.verdict import Reason
 
 INDENT = "  "
 PEAK_OF = {
@@ -28,8 +29,8 @@ PEAK_OF = {
     Scope.PART: "Most in the recorded part of a run:",
     Scope.PREDICTED: "Predicted eager peak",
     Scope.PREDICTED_WITH_KERNELS: "Predicted eager peak",
-    Scope.UNCOMPILED: "Predicted eager peak of a compiled run",
-    Scope.UNCOMPILED_WITH_KERNELS: "Predicted eager peak of a compiled run",
+    Scope.UNCOMPILED: "Predicted eager peak",
+    Scope.UNCOMPILED_WITH_KERNELS: "Predicted eager peak",
     Scope.BUFFERS: "Peak",
 }
 """What the peak is of: the storages of a graph, what a run allocated, or a list."""
@@ -45,7 +46,8 @@ def headline(contents: Peak, problem: Problem, is_peak: bool = True) -> str:
     made_of = f": {'; '.join(parts)}" if parts else ""
     live = format_bytes(contents.nbytes)
     live = "at least " * holds_at_least(problem) + live
-    return f"{f'{PEAK_OF[problem.scope]} {live}' if is_peak else f'{live} live'} at {at}{made_of}"
+    of_what = PEAK_OF[problem.scope] + " of a compiled run" * (doubt(problem) is Reason.COMPILED)
+    return f"{f'{of_what} {live}' if is_peak else f'{live} live'} at {at}{made_of}"
 
 
 def difference_headline(there: Peak, base: Peak) -> str:

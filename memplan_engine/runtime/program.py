@@ -28,7 +28,11 @@ from memplan_engine.runtime.signature import (
 )
 from memplan_engine.torch_capture.capture_module import exporting, fake_inputs
 from memplan_engine.torch_capture.higher_order import INSIDES
-from memplan_engine.torch_capture.torch_exporting import export_as_eager, made_functional
+from memplan_engine.torch_capture.torch_exporting import (
+    export_as_eager,
+    hearing_of_compiled,
+    made_functional,
+)
 from memplan_engine.torch_capture.torch_fake import RECORDED, FakeTwins, as_exported, fake_mode
 from memplan_engine.torch_capture.torch_graph import (
     assemble,
@@ -156,7 +160,7 @@ def load_program(
     check_call(model, args, kwargs, label)
     _check_real(model, (args, kwargs), label)
     call = (tuple(args), dict(kwargs or {}))
-    with exporting(label), torch.no_grad():
+    with hearing_of_compiled(model) as heard, exporting(label), torch.no_grad():
         # Dataclasses among the inputs are made known to torch.export on the way.
         fake_inputs((list(args), dict(kwargs or {})), FakeTwins(fake_mode()))
         exported, decisive = export_as_eager(model, *call, call, label)
@@ -164,7 +168,8 @@ def load_program(
             exported = made_functional(exported, label)
     form = call_form(model, exported.call_spec.in_spec)
     program = program_from_exported(exported, name=label, form=form)
-    return replace(program, expected=_with_decisive(program, call, decisive))
+    graph = replace(program.graph, compiled=bool(heard))
+    return replace(program, graph=graph, expected=_with_decisive(program, call, decisive))
 
 
 def _with_decisive(program: Program, call: Any, decisive: Sequence[torch.Tensor]) -> tuple[Expected, ...]:

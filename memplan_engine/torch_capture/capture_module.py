@@ -14,12 +14,18 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError, one_line
 from memplan_engine.torch_capture.torch_dims import parse_dynamic, torch_dynamic_shapes
-from memplan_engine.torch_capture.torch_exporting import FUSED, export_as_eager, made_functional
+from memplan_engine.torch_capture.torch_exporting import (
+    FUSED,
+    export_as_eager,
+    hearing_of_compiled,
+    made_functional,
+)
 from memplan_engine.torch_capture.torch_fake import EXPORTABLE, FakeTwins, fake_mode, quiet, require_torch
 from memplan_engine.torch_capture.torch_graph import graph_from_exported
 from memplan_engine.torch_capture.torch_run import as_input_error, brief
@@ -73,7 +79,7 @@ def capture(
     check_module(model, label)
     shapes = dynamic_shapes_of(dynamic_shapes, model, args, kwargs or {}, label)
     twins = FakeTwins(fake_mode(), meta_device="cpu")
-    with exporting(label, dynamic_shapes is not None), torch.no_grad():
+    with hearing_of_compiled(model) as heard, exporting(label, dynamic_shapes is not None), torch.no_grad():
         exported, _ = export_as_eager(
             fake_model(model, twins),
             tuple(fake_inputs(list(args), twins)),
@@ -86,7 +92,7 @@ def capture(
         )
         if functional:
             exported = made_functional(exported, label)
-    graph = graph_from_exported(exported, label)
+    graph = replace(graph_from_exported(exported, label), compiled=bool(heard))
     warn_of_fused(graph)
     return graph
 

@@ -16,13 +16,14 @@ from contextlib import AbstractContextManager, contextmanager
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from memplan_engine.torch_capture.torch_autocast import tracing_cache
 from memplan_engine.torch_capture.torch_fake import MOST_ELEMENTS, concrete, patched
 from memplan_engine.torch_capture.torch_operators import gives_views, is_repeatable, written_nodes
 from memplan_engine.torch_capture.torch_run import as_input_error, brief
+from memplan_engine.torch_capture.torch_source import portable_path
 
 if TYPE_CHECKING:
     import torch
@@ -42,6 +43,13 @@ FUSED = ("aten._transformer_encoder_layer_fwd", "aten._native_multi_head_attenti
 allocator."""
 NEEDS_WEIGHTS = 10
 """The place of that argument of the latter."""
+COMPILED_CALL = "compile_wrapper"
+"""The function of torch's through which what `torch.compile` has made is called."""
+OWN_CALLS = {
+    ("torch/_higher_order_ops/utils.py", "_hop_compile_and_call"),
+    ("torch/nn/attention/flex_attention.py", "flex_attention"),
+}
+"""Where eager mode itself calls it: for operators that take functions, which it has Dynamo take apart."""
 log = logging.getLogger(__name__)
 
 
@@ -236,6 +244,36 @@ def as_fused() -> AbstractContextManager[None]:
         (activation, "_is_make_fx_tracing", lambda: False),
         (torch, "_native_multi_head_attention", attend),
     )
+
+
+def compiles_itself(model: torch.nn.Module) -> bool:
+    """Return whether a part of `model` compiles itself when it is called, which a copy of it does not."""
+    return any(getattr(each, "_compiled_call_impl", None) is not None for each in model.modules())
+
+
+@contextmanager
+def hearing_of_compiled(model: torch.nn.Module | None = None) -> Iterator[list[str]]:
+    """With a list that has an entry for each call of what `torch.compile` has made, in any thread; one from
+    the start where `model` compiles itself. What eager mode compiles for operators that take functions is not
+    meant."""
+    from torch._dynamo import eval_frame
+
+    heard = ["itself"] if model is not None and compiles_itself(model) else []
+    begin = eval_frame.set_eval_frame
+
+    def began(callback: Any) -> Any:
+        caller = sys._getframe(1)
+        if caller.f_code.co_name == COMPILED_CALL and not _is_own_call(caller.f_back):
+            heard.append(COMPILED_CALL)
+        return begin(callback)
+
+    with patched((eval_frame, "set_eval_frame", began)):
+        yield heard
+
+
+def _is_own_call(frame: FrameType | None) -> bool:
+    code = None if frame is None else frame.f_code
+    return code is not None and (portable_path(code.co_filename), code.co_name) in OWN_CALLS
 
 
 def _real_leaves(call: Any) -> dict[Any, torch.Tensor]:

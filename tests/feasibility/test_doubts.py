@@ -13,9 +13,13 @@ import torch
 from memplan_engine import (
     Scope,
     SolveLimits,
+    capture,
+    capture_step,
+    capture_training,
     find_peak,
     fit_graph,
     load,
+    load_program,
     observation_graph,
     observe_fake,
     observed_peak,
@@ -164,3 +168,87 @@ def test_the_python_of_a_compiled_run_decides_nothing(
 def test_eager_code_of_the_same_form_is_in_no_doubt() -> None:
     seen = observe_fake(Compiles(compiles=False), (torch.rand(32, 64),))
     assert doubt(to_problem(observation_graph(seen))) is None
+
+
+class Eager(torch.nn.Module):
+    """A model of two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = torch.nn.Linear(64, 256), torch.nn.Linear(256, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.two(self.one(x).relu())
+        return result
+
+
+class Part(Eager):
+    """Its first layer is compiled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = torch.compile(self.one)  # type: ignore[assignment]
+
+
+class Itself(Eager):
+    """Compiles itself when it is called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.compile()
+
+
+@torch.compile
+def rectified(x: torch.Tensor) -> torch.Tensor:
+    return x.relu()
+
+
+class Function(Eager):
+    """Calls a function that is compiled."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.two(rectified(self.one(x)))
+        return result
+
+
+@pytest.mark.parametrize("make", [Eager, Part, Itself, Function])
+def test_a_captured_graph_of_a_compiled_model_decides_nothing(make: type[Eager]) -> None:
+    """The graphs are those of the eager model, which is in no doubt."""
+    model, x = make(), (torch.rand(32, 64),)
+    graphs = [
+        capture(model, x),
+        capture_step(model, x, loss=torch.sum),
+        capture_training(model, x, loss=torch.sum).joint,
+        load_program(model, x).graph,
+    ]
+    assert [op.kind for op in graphs[0].ops] == ["aten.linear", "aten.relu", "aten.linear"]
+    assert [doubt(to_problem(each)) for each in graphs] == [
+        Reason.COMPILED if make is not Eager else None
+    ] * 4
+
+
+FACTORY = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = torch.compile(nn.Sequential(nn.Linear(64, 256), nn.ReLU()))
+    def forward(self, x):
+        return self.part(x).sum()
+
+def make():
+    return Net(), (torch.rand(32, 64),)
+"""
+
+
+def test_verbs_that_capture_a_compiled_model_are_undecided(memplan: Any, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(FACTORY)
+    code, out, _ = memplan("fit", "net.py:make", "--capacity", "1GiB", "--json")
+    said = json.loads(out)
+    assert (code, said["verdict"], said["reason"]) == (3, "undecided", str(Reason.COMPILED))
+    assert memplan("capture", "net.py:make", "-o", "g.json")[0] == 0
+    code, out, _ = memplan("plan", "g.json", "--capacity", "1GiB")
+    assert (code, f"({Reason.COMPILED})" in out, "optimal" in out) == (3, True, False)
+    assert memplan("peak", "g.json")[1].startswith("Graph peak of a compiled run 64 KiB at ")

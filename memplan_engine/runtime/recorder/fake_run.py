@@ -41,7 +41,7 @@ from memplan_engine.runtime.recorder.own_process import in_own_thread
 from memplan_engine.runtime.recorder.refusals import refused
 from memplan_engine.runtime.recorder.unknown_count import telling_of_counts
 from memplan_engine.torch_capture.capture_module import as_given, tracing
-from memplan_engine.torch_capture.torch_exporting import as_fused
+from memplan_engine.torch_capture.torch_exporting import as_fused, hearing_of_compiled
 from memplan_engine.torch_capture.torch_fake import RECORDED, FakeTwins, patched
 from memplan_engine.torch_capture.training.torch_answers import answering
 from memplan_engine.torch_capture.training.torch_eager_ops import adding_biases_in_place, as_eager
@@ -278,8 +278,8 @@ class _FakeRun:
         self._steps: list[int] = []
         self._replaced: set[int] = set()
         self._collected: dict[int, int] = {}
-        self._stopped = False
-        """True if the last call was ended before its end."""
+        self._stopped = self._compiled = False
+        """True if the last call was ended before its end; if `torch.compile` compiles some of it."""
         self._last: Observation | None = None
 
     def whole(self, run: Callable[[], Any], most_steps: int | None) -> Observation:
@@ -320,6 +320,7 @@ class _FakeRun:
         self._stopped = True
         with (
             suppress(Enough),
+            hearing_of_compiled(self.call.original) as heard,
             mode,
             answering(values, self.label, self.assumed),
             answering_python(values, self.assumed, self.label),
@@ -329,6 +330,7 @@ class _FakeRun:
         ):
             result = _called(run)
             self._stopped = False
+        self._compiled = bool(heard)
         self._steps, self._replaced = recorder.steps.ends, recorder.replaced
         self._collected = recorder.collected
         gradients = (each.grad for each in parameters.values() if each.grad is not None)
@@ -363,7 +365,6 @@ class _FakeRun:
             self.label, time.time_ns(), storages=None, ranges=None, devices=None, outermost=False
         )
         origins = recorder.origins
-        compiled = origins.compiled or _compiles(self.call.original)
         notes = {
             **dict.fromkeys(current_device().assumed, current_device().stands_in),
             **{note: note in self.assumed.doubts for note in self.assumed.notes},
@@ -372,7 +373,7 @@ class _FakeRun:
             **dict.fromkeys(recorder.steps.assumed, True),
             **recorder.notes,
         }
-        flow = recorder.flow.finished(origins.sources(), tuple(notes), compiled)
+        flow = recorder.flow.finished(origins.sources(), tuple(notes), self._compiled)
         doubts = tuple(note for note, may_differ in notes.items() if may_differ)
         flow = replace(flow, doubts=doubts, stopped=self._stopped, batches=recorder.batches)
         if recorder.kernels is not None:
@@ -388,11 +389,6 @@ class _FakeRun:
         flow = replace(self._last.flow, steps=steps, step_peaks=tuple(self.peaks))
         flow = said_of_cycles(flow, self._collected)
         return replace(self._last, flow=flow)
-
-
-def _compiles(model: torch.nn.Module) -> bool:
-    """Whether a part of `model` compiles itself when it is called, which a copy of it does not."""
-    return any(getattr(each, "_compiled_call_impl", None) is not None for each in model.modules())
 
 
 def _called(run: Callable[[], Any]) -> Any:

@@ -27,13 +27,6 @@ CHECKPOINT = "torch/utils/checkpoint.py"
 """Where what a checkpoint runs again is called from."""
 PLUMBING = ("torch/_compile.py", "torch/_dynamo/", "torch/_subclasses/", "torch/utils/_python_dispatch.py")
 """Through which torch calls a mode."""
-COMPILER = ("torch/_dynamo/eval_frame.py", "compile_wrapper")
-"""The function of torch's through which what `torch.compile` has made is called."""
-OWN_CALLS = {
-    ("torch/_higher_order_ops/utils.py", "_hop_compile_and_call"),
-    ("torch/nn/attention/flex_attention.py", "flex_attention"),
-}
-"""Where eager mode itself calls it: for operators that take functions, which it has Dynamo take apart."""
 CALL = "torch/nn/modules/module.py"
 """Where every module is called, which is no layer."""
 
@@ -42,7 +35,6 @@ class Code(Enum):
     """Whose a function is."""
 
     OURS = 0
-    COMPILED = -1
     ENGINE = 1
     GRADIENT = 2
     CHECKPOINT = 3
@@ -72,8 +64,6 @@ class OpOrigins:
     def __init__(self, modules: RunningModules, owners: dict[int, str], boundary: CodeType) -> None:
         self.modules, self.owners, self.boundary = modules, owners, boundary
         self.updating = False
-        self.compiled = False
-        """Whether an op came from what `torch.compile` had made."""
         self._codes: dict[int, tuple[CodeType, Code]] = {}
         self._frames: dict[tuple[int, int], int] = {}
         self._calls: list[tuple[CodeType, int]] = []
@@ -119,9 +109,7 @@ class OpOrigins:
         stage = Stage.FORWARD
         while frame is not None and frame.f_code is not self.boundary:
             code = self._kind(frame.f_code)
-            if code is Code.COMPILED:
-                self.compiled = self.compiled or not _is_own_call(frame.f_back)
-            elif code is not Code.OURS:
+            if code is not Code.OURS:
                 key = (id(frame.f_code), frame.f_lineno)
                 number = self._frames.get(key)
                 if number is None:
@@ -165,11 +153,6 @@ class OpOrigins:
         return tuple(_source(*self._calls[number]) for number in self._sources)
 
 
-def _is_own_call(frame: FrameType | None) -> bool:
-    code = None if frame is None else frame.f_code
-    return code is not None and (portable_path(code.co_filename), code.co_name) in OWN_CALLS
-
-
 def _source(code: CodeType, line: int) -> Source:
     text = linecache.getline(code.co_filename, line).strip()[:MAX_CODE]
     return Source(portable_path(code.co_filename), line, text)
@@ -178,8 +161,6 @@ def _source(code: CodeType, line: int) -> Source:
 @cache
 def _kind_of(file: str, function: str) -> Code:
     path = portable_path(file)
-    if (path, function) == COMPILER:
-        return Code.COMPILED
     if is_ours(file) or path.startswith(PLUMBING):
         return Code.OURS
     if function == ENGINE:

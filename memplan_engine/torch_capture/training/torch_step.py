@@ -16,6 +16,7 @@ from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Phase
 from memplan_engine.torch_capture.capture_module import tracing
 from memplan_engine.torch_capture.higher_order import INSIDES
+from memplan_engine.torch_capture.torch_exporting import hearing_of_compiled
 from memplan_engine.torch_capture.torch_fake import STEP_RECORDED, FakeTwins, fake_mode, require_torch
 from memplan_engine.torch_capture.torch_graph import assemble
 from memplan_engine.torch_capture.torch_operators import written_nodes
@@ -48,7 +49,7 @@ SEED = 0
 class StepModule:
     """A traced step: an argument for each placeholder of `module`. `module` returns what the step does, by
     the names `results`, and, where gradients are held, those of the parameters `held`, by their paths;
-    `outputs` are the tensors that the model returned."""
+    `outputs` are the tensors that the model returned. `compiled`: `torch.compile` compiles some of it."""
 
     source: str
     module: GraphModule
@@ -56,6 +57,7 @@ class StepModule:
     results: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
     outputs: tuple[Returned, ...] = ()
+    compiled: bool = False
 
 
 def capture_step(
@@ -117,7 +119,14 @@ def trace_step(
         raise InputError(source, "gradients", repr(gradients), f"one of {', '.join(Gradients)}")
     # What the model compiles itself must not run on fake tensors, which have no bytes.
     alone = torch.compiler.set_stance("force_eager")
-    with tracing(source, "training step", TRACEABLE), as_eager(), alone:
+    inlined = torch._dynamo.config.patch(error_on_nested_fx_trace=False)
+    with (
+        hearing_of_compiled(model) as heard,
+        tracing(source, "training step", TRACEABLE),
+        as_eager(),
+        alone,
+        inlined,
+    ):
         twins = FakeTwins(fake_mode(unknown_sizes=False), meta_device="cpu")
         with random_state(SEED):
             trainer = Trainer(model, list(args), dict(kwargs or {}), source, twins, recipe=recipe)
@@ -135,7 +144,7 @@ def trace_step(
             module = without_writes(module, [argument.value for argument in arguments], owners)
     tell_apart(module, {argument.name for argument in arguments})
     outputs = () if functional else trainer.outputs()
-    return StepModule(source, module, arguments, trainer.named, trainer.held, outputs)
+    return StepModule(source, module, arguments, trainer.named, trainer.held, outputs, bool(heard))
 
 
 @dataclass(slots=True)
@@ -167,7 +176,8 @@ def step_graph(step: StepModule) -> Graph:
     graph = assemble(run, returned)
     names, own = labels(returned.names), len(step.results)
     # A gradient that the step returns besides holding it stands there twice.
-    return replace(graph, outputs=(*dict.fromkeys(names[:own]), *dict.fromkeys(names[own:])))
+    outputs = (*dict.fromkeys(names[:own]), *dict.fromkeys(names[own:]))
+    return replace(graph, outputs=outputs, compiled=step.compiled)
 
 
 def phase_of(node: Node) -> Phase:

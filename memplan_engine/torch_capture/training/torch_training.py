@@ -6,7 +6,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph
 from memplan_engine.torch_capture.capture_module import exporting, fake_inputs, fake_model, tracing
+from memplan_engine.torch_capture.torch_exporting import hearing_of_compiled
 from memplan_engine.torch_capture.torch_fake import FakeTwins, fake_mode, patched, require_torch, tensors_of
 from memplan_engine.torch_capture.torch_source import is_users, portable_path
 from memplan_engine.torch_capture.training.torch_joint import (
@@ -45,7 +46,7 @@ class Trainee:
 
     `module` is the exported model with its parameters, fake ones, as attributes; `leaves` are its flat
     example inputs and `leaf_names` their names in graphs; `state_names` gives the names of parameters,
-    buffers and constants by attribute path.
+    buffers and constants by attribute path. `compiled`: `torch.compile` compiles some of it.
     """
 
     source: str
@@ -54,6 +55,7 @@ class Trainee:
     leaf_names: tuple[str, ...]
     state_names: Mapping[str, str]
     loss: Loss | None
+    compiled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +110,10 @@ def capture_training(
     return TrainingCapture(
         trainee.source,
         partition,
-        forward_graph(halves),
-        backward_graph(halves),
-        joint_graph(halves),
+        *(
+            replace(graph(halves), compiled=trainee.compiled)
+            for graph in (forward_graph, backward_graph, joint_graph)
+        ),
         halves.forward,
         halves.backward,
         halves.outputs,
@@ -127,7 +130,8 @@ def _trainee(
 
     check_trainable(model, source)
     twins = FakeTwins(fake_mode(), meta_device="cpu")
-    with refusing_what_export_loses(model, source), exporting(source):
+    heard = hearing_of_compiled(model)
+    with heard as calls, refusing_what_export_loses(model, source), exporting(source):
         exported = torch.export.export(
             fake_model(model, twins),
             tuple(fake_inputs(list(args), twins)),
@@ -142,6 +146,7 @@ def _trainee(
             tuple(spec.arg.name for spec in specs if spec.kind.name == "USER_INPUT"),
             {str(spec.target): spec.arg.name for spec in specs if spec.kind.name != "USER_INPUT"},
             loss,
+            bool(calls),
         )
 
 
