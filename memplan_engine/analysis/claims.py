@@ -53,13 +53,19 @@ def remarks_on(basis: Basis, symbols: Sequence[Symbol]) -> tuple[str, ...]:
 
 
 def at_sizes(symbols: Sequence[Symbol]) -> tuple[str, ...]:
-    """Return at which values of `symbols` figures are, and how to set those that nobody has set; () without
-    any."""
+    """Return at which values of `symbols` figures are, and how to set those that were not set."""
     known = [each for each in symbols if each.hint is not None]
-    own = " ".join(f"--symbol {each.name}=…" for each in known if not each.given)
-    values = ", ".join(f"{each} = {each.hint:,}" for each in known)
-    others = f", the graph's own {'sizes' if len(known) > 1 else 'size'} unless set ({own})" if own else ""
-    return (f"at {values}{others}",) if known else ()
+    given, own = ([each for each in known if each.given is was] for was in (True, False))
+    clauses = [f"at {_values(given)}"] if given else []
+    if own:
+        options = " ".join(f"--symbol {each.name}=…" for each in own)
+        words = ("value", "another") if len(own) == 1 else ("values", "others")
+        clauses.append(f"at {_values(own)}, the graph's own {words[0]} ({words[1]}: {options})")
+    return tuple(clauses)
+
+
+def _values(symbols: Sequence[Symbol]) -> str:
+    return ", ".join(f"{each} = {each.hint:,}" for each in symbols)
 
 
 def unknown_insides(problem: Problem) -> tuple[str, ...]:

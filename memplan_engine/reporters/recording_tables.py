@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.table import Table
 
+from memplan_engine.analysis.claims import counted
 from memplan_engine.callers import Stacks
 from memplan_engine.recordings.allocator_recording import (
     Action,
@@ -22,7 +23,7 @@ from memplan_engine.recordings.allocator_recording import (
 from memplan_engine.recordings.cost import Cost, Group, Moment, OutOfMemory, thinned
 from memplan_engine.reporters.plan_tables import certificate
 from memplan_engine.reporters.rich_tables import folded, label_table, make_table, numbers, paths, plain_text
-from memplan_engine.scope import scope_summary
+from memplan_engine.scope import assumed_summary, scope_summary
 from memplan_engine.units import exact, format_bytes, format_percent, format_seconds
 
 MOST_GROUPS = 10
@@ -37,7 +38,8 @@ def cost_summary(snapshot: Snapshot, cost: Cost) -> dict[str, Any]:
     """
     return {
         "file": snapshot.name,
-        **scope_summary(cost.problem.scope),
+        **scope_summary(cost.problem.scope, counted(cost.problem)),
+        **assumed_summary(cost.problem.basis),
         "devices": [_device(recording) for recording in snapshot.recordings],
         "device": cost.recording.device,
         "partial": list(cost.recording.partial),
@@ -155,6 +157,7 @@ def _figures(snapshot: Snapshot, cost: Cost) -> Table:
         *([("out of memory", f"{len(cost.failures):,} ×")] if cost.failures else []),
         *([("unmatched", f"{cost.unmatched:,} events (lost frees)")] if cost.unmatched else []),
         *_other_devices(snapshot, recording),
+        ("counted", counted(cost.problem)),
     ]
     return label_table(rows)
 

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from memplan_engine import (
     Scope,
+    capture,
     find_peak,
     fit_graph,
     load,
@@ -41,6 +42,7 @@ from memplan_engine.reporters.allocator.answer_tables import live_basis
 from memplan_engine.runtime.recorder.fake_run import observe_whole
 from memplan_engine.runtime.recorder.script_run import MOST_BATCHES, MOST_STEPS, loading_little
 from memplan_engine.runtime.recorder.unknown_count import UnknownCount, UnknownNumber
+from memplan_engine.symbolic.symbolic_problem import resolve
 from memplan_engine.verdict import Reason, Verdict
 from tests.support.measured import measure_call
 
@@ -208,7 +210,7 @@ def stepped(steps: int) -> Callable[[], Any]:
             model(torch.rand(8, 4)).sum().backward()
             optimizer.step()
         with torch.no_grad():
-            return [model(x) for (x,) in DataLoader(TensorDataset(torch.rand(33 * 1024, 4)), 1024)]
+            return [model(x) for (x,) in DataLoader(TensorDataset(torch.rand(33, 1024, 4)))]
 
     return run
 
@@ -231,8 +233,9 @@ def test_what_of_a_script_was_not_run_is_said_with_every_figure(
     }
     # It is no reason for a doubt.
     assert doubt(to_problem(load(path))) is None
-    options = {"plan": ("--strategy", "greedy_by_size"), "fit": ("--seconds", "0.1", "--capacity", "1GiB")}
-    for verb in ("plan", "fit", "allocator", "peak"):
+    options = {"plan": ("--strategy", "greedy_by_size"), "fit": ("--capacity", "1GiB")}
+    # The others are not packed at their bound, and a fit searches.
+    for verb in ("plan", "allocator", "peak", *["fit"] * is_stopped):
         words = " ".join(memplan(verb, path, *options.get(verb, ()))[1].split())
         assert (said[is_stopped] in words, said[not is_stopped] in words) == (True, False), verb
 
@@ -244,3 +247,30 @@ def test_a_loader_that_gave_all_its_batches_says_nothing() -> None:
 
     with loading_little():
         assert flow_of(observe_whole(run, "eval.py", "", most_steps=MOST_STEPS)).batches == 0
+
+
+def test_every_verb_says_at_which_sizes_its_figures_are(memplan: Any, tmp_path: Path) -> None:
+    class Twice(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x * 2).relu()
+
+    graph = capture(Twice(), (torch.rand(3, 5),), dynamic_shapes="x:0=batch,x:1=seq")
+    write_json(graph, path := tmp_path / "g.json")
+    for values, words in (
+        ((), "at batch = 3, seq = 5, the graph's own values (others: --symbol batch=… --symbol seq=…)"),
+        (("batch=7",), "at batch = 7; at seq = 5, the graph's own value (another: --symbol seq=…)"),
+        (("batch=7", "seq=2"), "at batch = 7, seq = 2"),
+    ):
+        options = [part for value in values for part in ("--symbol", value)]
+        for line in (
+            ("plan",), ("peak",), ("layout",), ("buffers",), ("what-if", "--capacity", "1KiB"), ("reuse",),
+            ("fit", "--capacity", "1KiB"), ("suggest",), ("compare", "--strategies", "naive"), ("values",),
+        ):  # fmt: skip
+            if line[0] in ("values",) and values:
+                continue
+            out = " ".join(memplan(line[0], path, *line[1:], *options)[1].split())
+            assert f"; {words}" in out, (line, values, out)
+        assert words in json.loads(memplan("peak", path, *options, "--json")[1])["counted"]
+    # Capturing at given sizes is giving them.
+    write_json(resolve(graph, {"batch": 7, "seq": 2}), path)
+    assert counted(to_problem(load(path))).endswith("; at batch = 7, seq = 2")
