@@ -23,6 +23,7 @@ from memplan_engine.devices.rank_timeline import (
     timeline,
 )
 from memplan_engine.recordings.observed_flow import flow_live
+from memplan_engine.reporters.allocator.answer_tables import live_basis
 from memplan_engine.reporters.devices.device_tables import NATIVE, peak_categories, written
 from memplan_engine.reporters.devices.device_words import BEFORE_ALL, device_headline, failed_op, where_text
 from memplan_engine.units import exact, format_bytes
@@ -61,7 +62,11 @@ def show_answer(answers: DeviceAnswers, gpu: Accelerator, label: str) -> None:
             color=COLOURS[fullest.verdict],
         )
         live = fullest.answers.live_bytes
-        st.badge(plain(f"live {format_bytes(live)}"), color="blue", help=plain(f"Exact: {exact(live)}"))
+        st.badge(
+            plain(f"live {format_bytes(live)}"),
+            color="blue",
+            help=plain(f"{exact(live)}, {live_basis(fullest.answers)}"),
+        )
         basis = "rules only" if chosen.run.is_rules_only else "simulated"
         name = str(chosen.settings) or NATIVE
         st.badge(

@@ -12,7 +12,7 @@ from memplan_dashboard.widgets.tables import MOST_ROWS, show_table, whole
 
 from memplan_engine.advice.fit_stages import Fitted, Stage, StageName
 from memplan_engine.advice.stage_changes import StageChange
-from memplan_engine.analysis.claims import doubt
+from memplan_engine.analysis.claims import counted, doubt
 from memplan_engine.diffing.rewritten import Rewrote, rewritten_ops
 from memplan_engine.formats.memplan_json.json_file import dumps
 from memplan_engine.formats.memplan_json.schedule_format import order_bytes
@@ -62,6 +62,7 @@ def show_answer(fitted: Fitted, unfinished: bool) -> None:
         if workspace := best.plan.total_bytes - best.plan.arena_bytes:
             told = "Temporaries of ops lie outside the arena and are not in the verdict"
             st.badge(plain(f"temporaries {format_bytes(workspace)} more"), color="gray", help=plain(told))
+    st.caption(plain(f"Counted: {counted(fitted.best.plan.problem)}"))
 
 
 def _verdict_chip(fitted: Fitted, unfinished: bool) -> None:

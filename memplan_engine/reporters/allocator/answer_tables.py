@@ -21,8 +21,8 @@ from memplan_engine.verdict import Reason, Verdict, verdict_text
 
 LIVE_IN_DOUBT = {
     Reason.PARTIAL: "at least, of a part of a run",
-    Reason.COMPILED: "of the eager Python; the compiled run holds more or less",
-    Reason.ASSUMED: "with what is assumed; a run may hold more or less",
+    Reason.COMPILED: "of the eager Python of a compiled run",
+    Reason.ASSUMED: "with assumed values",
 }
 MOST_POINTS = 2_000
 MOST_FAILURES = 3

@@ -107,13 +107,16 @@ def capture_training(
         raise InputError(trainee.source, "partition", repr(partition), f"one of {', '.join(PARTITIONS)}")
     with tracing(trainee.source, "AOTAutograd", TRACEABLE):
         halves = _halves(trainee, partition)
+    forward, backward, joint = (
+        replace(graph(halves), compiled=trainee.compiled)
+        for graph in (forward_graph, backward_graph, joint_graph)
+    )
     return TrainingCapture(
         trainee.source,
         partition,
-        *(
-            replace(graph(halves), compiled=trainee.compiled)
-            for graph in (forward_graph, backward_graph, joint_graph)
-        ),
+        forward,
+        backward,
+        joint,
         halves.forward,
         halves.backward,
         halves.outputs,
