@@ -338,3 +338,12 @@ def test_the_waterfall_has_what_the_stages_say():
     assert [live // 1024 for live in lines.base] == [8, 14, 22, 17, 21, 26, 20, 15]
     assert [live // 1024 for live in lines.head] == [8, 14, 16, 16, 16, 11, 15, 15]
     assert fit_verdict(fitted)[0] == "Fits in 21 KiB:"
+
+
+def test_a_graph_with_assumed_values_is_undecided_and_says_what_it_assumes(tmp_path, monkeypatch):
+    graph = replace(load(EXAMPLES / "teaching_order.json"), assumed=("a choice",), doubts=("a choice",))
+    (tmp_path / "assumed.json").write_bytes(dumps(graph))
+    monkeypatch.setattr("sys.argv", ["app.py", str(tmp_path / "assumed.json")])
+    app = fit_page(doc="file:assumed.json", capacity="1GiB")
+    assert "undecided (some values are assumed)" in chips_of(app)
+    assert any("assumed: a choice (a run may hold more or less)" in told for told in said(app.caption))

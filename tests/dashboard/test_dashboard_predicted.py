@@ -67,6 +67,19 @@ def test_the_python_of_a_compiled_run_is_never_green(runs, tmp_path, monkeypatch
         assert not [each.value for each in app.markdown if each.value.startswith(":green-badge")]
 
 
+def test_a_run_with_assumed_values_is_never_green_and_says_what_it_assumes(runs, tmp_path, monkeypatch):
+    seen = load_observation(runs[0])
+    flow = replace(seen.flow, assumed=("a choice as one", "a loss as 1"), doubts=("a choice as one",))
+    write_observation(replace(seen, flow=flow), tmp_path / "assumed.json")
+    given(monkeypatch, tmp_path / "assumed.json")
+    words = ("assumed: a choice as one (a run may hold more or less)", "assumed: a loss as 1")
+    for capacity, room in (("1KiB", "to spare"), ("64B", "over")):
+        app = open_app(capacity=capacity)
+        assert [each for each in chips_of(app) if each.startswith("Undecided, ") and each.endswith(room)]
+        assert not [each.value for each in app.markdown if each.value.startswith(":green-badge")]
+        assert all(any(each in told for told in said(app.caption)) for each in words)
+
+
 def test_the_card_is_chosen(tmp_path, monkeypatch):
     needs_guard()
 
