@@ -289,8 +289,8 @@ def test_what_a_model_compiles_itself_is_not_run_compiled_on_fake_tensors() -> N
             made = super().forward(input)
             return torch.compile(torch.tanh, backend=backend)(made).sum()
 
-    with pytest.raises(InputError, match="dynamo-optimized"):
-        capture_step(Compiles(4, 3), (torch.rand(2, 4),))
+    step = capture_step(Compiles(4, 3), (torch.rand(2, 4),))
+    assert ("aten.tanh" in {op.kind for op in step.ops}, step.compiled) == (True, True)
     assert not compiled
 
 
