@@ -196,8 +196,9 @@ ROOMS: dict[str, str] = {
         "memplan_dashboard.widgets"
     ),
     "memplan_dashboard.views.devices": (
-        "units accelerators allocator devices recordings reporters.devices memplan_dashboard.background "
-        "verdict memplan_dashboard.charts memplan_dashboard.session memplan_dashboard.widgets"
+        "units accelerators allocator devices recordings reporters.allocator reporters.devices "
+        "memplan_dashboard.background verdict memplan_dashboard.charts "
+        "memplan_dashboard.session memplan_dashboard.widgets"
     ),
     "memplan_dashboard.views.fit": (
         "verdict units accelerators analysis diffing formats.memplan_json preparation advice reporters "

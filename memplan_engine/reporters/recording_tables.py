@@ -23,7 +23,7 @@ from memplan_engine.recordings.allocator_recording import (
 from memplan_engine.recordings.cost import Cost, Group, Moment, OutOfMemory, thinned
 from memplan_engine.reporters.plan_tables import certificate
 from memplan_engine.reporters.rich_tables import folded, label_table, make_table, numbers, paths, plain_text
-from memplan_engine.scope import assumed_summary, scope_summary
+from memplan_engine.scope import Scope, assumed_summary, scope_summary
 from memplan_engine.units import exact, format_bytes, format_percent, format_seconds
 
 MOST_GROUPS = 10
@@ -157,7 +157,7 @@ def _figures(snapshot: Snapshot, cost: Cost) -> Table:
         *([("out of memory", f"{len(cost.failures):,} ×")] if cost.failures else []),
         *([("unmatched", f"{cost.unmatched:,} events (lost frees)")] if cost.unmatched else []),
         *_other_devices(snapshot, recording),
-        ("counted", counted(cost.problem)),
+        *([("counted", counted(cost.problem))] if recording.source is not Scope.EAGER else []),
     ]
     return label_table(rows)
 

@@ -56,8 +56,9 @@ def symbols_summary(graph: Graph, schema: MemorySchema, at: Mapping[str, int]) -
 
 def _entry(symbol: Symbol) -> dict[str, Any]:
     entry = asdict(symbol)
-    if not symbol.called:
-        del entry["called"]
+    for name in ("called", "given"):
+        if not entry[name]:
+            del entry[name]
     return entry
 
 

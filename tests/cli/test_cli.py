@@ -48,6 +48,8 @@ def test_plan_for_machines(memplan):
         "total_bytes": 270,
         "scope": "buffers",
         "counted": "the buffers listed",
+        "assumed": [],
+        "doubts": [],
         "lower_bound_bytes": 170,
         "bound_kind": "load",
         "bound_step": 3,
