@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.utils.parametrizations import weight_norm
 
-from memplan_engine import observe, observe_fake, observe_model, observed_live, observed_peak
+from memplan_engine import observe_fake, observe_model, observed_live, observed_peak
 from memplan_engine.recordings.observation import Observation
 from memplan_engine.recordings.observed_flow import Stage
 from memplan_engine.runtime.recorder.eager_kernels import KERNELS
@@ -196,43 +196,3 @@ def test_a_scaler_of_gradients_takes_its_step() -> None:
     scaler = torch.amp.GradScaler("cpu")
     real = observe_model(model, x, recipe=Recipe("adamw", step=step))
     assert observed_peak(fake)[0] == observed_peak(real, "dispatch")[0]
-
-
-@pytest.mark.parametrize("levels", [["allocator"], ["dispatch"]])
-def test_a_bias_is_added_in_place_where_nothing_watches(levels: list[str]) -> None:
-    """Under a mode, and for fake tensors, torch's C++ makes another tensor for the sum. Rows that lie apart
-    are copied (2 × 8 × 64 numbers) for a product of 2 × 8 × 256."""
-
-    class Apart(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(64, 256)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            result: torch.Tensor = self.layer(x.transpose(0, 1))
-            return result
-
-    x = torch.rand(2, 8, 64)
-    with torch.no_grad():
-        real = observe(Apart(), x, levels=levels)
-    by_hand = 4 * (2 * 8 * 64 + 2 * 8 * 256)
-    assert observed_peak(real)[0] == observed_peak(observe_fake(Apart(), (x,)))[0] == by_hand
-
-
-@pytest.mark.parametrize("layer", [nn.GRU, nn.RNN])
-def test_a_recurrent_layer_of_batches_decodes_as_where_nothing_watches(layer: Any) -> None:
-    class Decodes(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.embed, self.layer = nn.Embedding(100, 64), layer(64, 64, batch_first=True)
-
-        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-            for _ in range(3):
-                states, _ = self.layer(self.embed(tokens))
-                tokens = torch.cat([tokens, states[:, -1].argmax(-1, keepdim=True)], 1)
-            return tokens
-
-    tokens = torch.zeros(4, 16, dtype=torch.int64)
-    with torch.no_grad():
-        real = observe(Decodes(), tokens, levels=["allocator"])
-    assert observed_peak(real)[0] == observed_peak(observe_fake(Decodes(), (tokens,)))[0]

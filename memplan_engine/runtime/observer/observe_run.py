@@ -31,7 +31,6 @@ from memplan_engine.runtime.program import Program, flat_outputs, run_nodes
 from memplan_engine.torch_capture.capture_module import as_given, register_caches
 from memplan_engine.torch_capture.torch_run import as_input_error
 from memplan_engine.torch_capture.torch_storages import OperatorMode, run_functions, takes_functions
-from memplan_engine.torch_capture.training.torch_eager_ops import adding_biases_in_place
 from memplan_engine.torch_capture.training.torch_recipe import (
     Recipe,
     check_recipe,
@@ -163,7 +162,6 @@ class Observer:
         if Level.ALLOCATOR in levels:
             self.allocator = AllocatorLog(name, operators=kernels or (each_operator and not looks))
         self.mode = _Dispatched(self) if looks else None
-        self._unwatched = ExitStack()
         self._seen: Observation | None = None
 
     @property
@@ -185,7 +183,6 @@ class Observer:
                 undo.callback(self.allocator.stop)
             if self.mode is not None:
                 undo.enter_context(self.mode)
-                self._unwatched.enter_context(adding_biases_in_place())
             undo.pop_all()
         self.ops.epoch = time.time_ns()
         return self
@@ -194,7 +191,6 @@ class Observer:
         ended = time.time_ns()
         if self.mode is not None:
             self.mode.__exit__(*error)  # type: ignore[no-untyped-call]
-        self._unwatched.close()
         if self.storages is not None:
             self.storages.close()
         ranges = self.allocator.stop() if self.allocator is not None else None

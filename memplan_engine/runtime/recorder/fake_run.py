@@ -44,7 +44,7 @@ from memplan_engine.torch_capture.capture_module import as_given, tracing
 from memplan_engine.torch_capture.torch_exporting import as_fused, hearing_of_compiled
 from memplan_engine.torch_capture.torch_fake import RECORDED, FakeTwins, patched
 from memplan_engine.torch_capture.training.torch_answers import answering
-from memplan_engine.torch_capture.training.torch_eager_ops import adding_biases_in_place, as_eager
+from memplan_engine.torch_capture.training.torch_eager_ops import as_eager
 from memplan_engine.torch_capture.training.torch_origins import CALLERS, RunningModules, who_asks
 from memplan_engine.torch_capture.training.torch_recipe import (
     Recipe,
@@ -212,7 +212,6 @@ def _faking(label: str, expected: str) -> Iterator[FakeTwins]:
     with (
         tracing(label, "fake run", expected),
         as_eager(),
-        adding_biases_in_place(),
         as_fused(),
         taken_for_plain(),
         alone,

@@ -8,7 +8,6 @@ traced, these stand in.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
@@ -138,51 +137,6 @@ def as_eager() -> Iterator[None]:
     finally:
         del functions.lstm, functions._pad_packed_sequence
         del op_implementations_dict[gradient], op_implementations_dict[product]
-
-
-@contextmanager
-def adding_biases_in_place() -> Iterator[None]:
-    """With `linear` as eager mode runs it where nothing watches.
-
-    Under any dispatch mode, and for fake tensors, C++ makes a tensor of its own for the sum of a product and
-    its bias (aten/src/ATen/native/Linear.cpp asks `isTensorSubclassLike`). That is so for inputs that are
-    not contiguous, also within recurrent layers (`batch_first`).
-    """
-    import torch
-    from torch.fx.experimental.proxy_tensor import get_proxy_mode
-
-    kernel = torch.library.get_kernel("aten::linear", "CPU")
-
-    def linear(keys: Any, data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Any:
-        if bias is None or not _adds_bias_last(data, weight, bias) or get_proxy_mode() is not None:
-            return kernel.call_boxed(keys, data, weight, bias)
-        return torch.matmul(data, weight.t()).add_(bias)
-
-    library: Any = torch.library
-    own = library.Library("aten", "IMPL")
-    with warnings.catch_warnings():
-        # That a kernel of torch is replaced.
-        warnings.simplefilter("ignore", UserWarning)
-        key = "CompositeImplicitAutograd"
-        own.impl("linear", linear, key, with_keyset=True, allow_override=True)
-    try:
-        yield
-    finally:
-        own._destroy()
-
-
-def _adds_bias_last(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> bool:
-    """Return whether `linear` of plain tensors multiplies first, and adds `bias` to the product."""
-    import torch
-    from torch._subclasses.fake_tensor import FakeTensor
-
-    plain = (torch.Tensor, torch.nn.Parameter, FakeTensor)
-    if any(type(each) not in plain for each in (data, weight, bias)) or data.layout is not torch.strided:
-        return False
-    if data.dim() == 2 or data.is_contiguous():
-        return False
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor
-    return not any(wrapped(each) for each in (data, weight, bias))
 
 
 def _fake_gradient(mode: Any, layer: Any, *args: Any, **kwargs: Any) -> Any:
