@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.graph import Op
-from memplan_engine.torch_capture.torch_fake import concrete
+from memplan_engine.torch_capture.torch_fake import concrete, patched
 from memplan_engine.torch_capture.torch_run import (
     LayOut,
     Run,
@@ -205,6 +205,8 @@ def flex_attention(call: Call) -> Laid:
     from torch.fx.experimental.proxy_tensor import make_fx
     from torch.utils import _pytree as pytree
 
+    from memplan_engine.torch_capture.torch_storages import safe_softmax
+
     leaves, form = pytree.tree_flatten(call.args.value)
     names = pytree.tree_leaves(call.args.names, is_leaf=lambda leaf: leaf is None)
     places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
@@ -213,7 +215,8 @@ def flex_attention(call: Call) -> Laid:
         filled = list(leaves)
         for place, tensor in zip(places, given, strict=True):
             filled[place] = tensor
-        return sdpa_dense(*pytree.tree_unflatten(filled, form))
+        with patched((torch, "_safe_softmax", safe_softmax)):
+            return sdpa_dense(*pytree.tree_unflatten(filled, form))
 
     inputs = [Slot(leaves[place], names[place]) for place in places]
     given = [slot.value for slot in inputs]

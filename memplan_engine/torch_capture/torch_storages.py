@@ -222,9 +222,6 @@ class Inside(OperatorMode):  # type: ignore[no-untyped-call]
 
     def operate(self, operator: Any, args: Any, kwargs: Any) -> Any:
         """Call it, in storages as CPU kernels make them."""
-        if operator is torch.ops.aten._safe_softmax.default:
-            with self:
-                return by_parts(operator, args, kwargs)
         if takes_functions(operator) and operator_name(operator) in CALL_ONCE:
             return run_functions(operator, args, kwargs, self)
         value = as_allocated(operator, operator(*args, **kwargs), args, kwargs)
@@ -283,7 +280,7 @@ def takes_functions(operator: Any) -> bool:
 def run_functions(operator: Any, args: Any, kwargs: Any, mode: OperatorMode) -> Any:
     """Run `operator`, which takes functions, as eager mode does; `mode` sees the operators that they call."""
     refusals = [(module, MODE, lambda: None) for module in modules_with(MODE)]
-    with mode, patched(*refusals, (torch, "_safe_softmax", _safe_softmax)):
+    with mode, patched(*refusals, (torch, "_safe_softmax", safe_softmax)):
         return _implementation(operator)(*args, **kwargs)
 
 
@@ -306,7 +303,7 @@ def _called(graph: Callable[..., Any], given: Any) -> Any:
     return graph(list(given)) if getattr(graph, "_boxed_call", False) else graph(*given)
 
 
-def _safe_softmax(*args: Any, **kwargs: Any) -> torch.Tensor:
+def safe_softmax(*args: Any, **kwargs: Any) -> torch.Tensor:
     """Return `torch._safe_softmax(*args, **kwargs)`, by the operators that its kernel calls: one of them
     makes a mask of all scores."""
     with torch._C.DisableTorchFunction():
