@@ -33,11 +33,12 @@ FRESH = ("aten.lift_fresh.default", "aten.lift.default")
 
 
 def storages(value: Any) -> Iterator[torch.UntypedStorage]:
-    """Of the tensors in `value`; of what is made of others theirs."""
+    """Of the tensors in `value` that have bytes, which those on meta have not; of what is made of others
+    theirs."""
     for leaf in pytree.tree_leaves(value):
         if hasattr(leaf, "__tensor_flatten__"):
             yield from storages([getattr(leaf, name) for name in leaf.__tensor_flatten__()[0]])
-        elif isinstance(leaf, torch.Tensor):
+        elif isinstance(leaf, torch.Tensor) and leaf.device.type != "meta":
             yield leaf.untyped_storage()
 
 
