@@ -27,7 +27,7 @@ from memplan_engine.scope import Scope
 
 class SymbolEntry(Strict):
     """A size from `low` to `high` (no limit without); without `hint` it depends on the data. `called` is its
-    name in the file that the graph was read from, where that is another one. `given`: somebody has set it."""
+    name in the file that the graph was read from, where that is another one. `given`: set by `--symbol`."""
 
     name: str
     low: Count = 1
