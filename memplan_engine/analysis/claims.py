@@ -59,8 +59,7 @@ def at_sizes(symbols: Sequence[Symbol]) -> tuple[str, ...]:
     clauses = [f"at {_values(given)}"] if given else []
     if own:
         options = " ".join(f"--symbol {each.name}=…" for each in own)
-        words = ("value", "another") if len(own) == 1 else ("values", "others")
-        clauses.append(f"at {_values(own)}, the graph's own {words[0]} ({words[1]}: {options})")
+        clauses.append(f"at {_values(own)} unless set ({options})")
     return tuple(clauses)
 
 

@@ -257,8 +257,8 @@ def test_every_verb_says_at_which_sizes_its_figures_are(memplan: Any, tmp_path: 
     graph = capture(Twice(), (torch.rand(3, 5),), dynamic_shapes="x:0=batch,x:1=seq")
     write_json(graph, path := tmp_path / "g.json")
     for values, words in (
-        ((), "at batch = 3, seq = 5, the graph's own values (others: --symbol batch=… --symbol seq=…)"),
-        (("batch=7",), "at batch = 7; at seq = 5, the graph's own value (another: --symbol seq=…)"),
+        ((), "at batch = 3, seq = 5 unless set (--symbol batch=… --symbol seq=…)"),
+        (("batch=7",), "at batch = 7; at seq = 5 unless set (--symbol seq=…)"),
         (("batch=7", "seq=2"), "at batch = 7, seq = 2"),
     ):
         options = [part for value in values for part in ("--symbol", value)]

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from memplan_engine import Graph, ImportOptions, InputError, load
+from memplan_engine import Graph, ImportOptions, InputError, load, to_problem
+from memplan_engine.analysis.claims import counted
 from memplan_engine.graph import Symbol
 from memplan_engine.symbolic import sweep
 from memplan_engine.symbolic.symbolic_problem import resolve
@@ -33,6 +34,12 @@ def test_open_dimensions_are_symbols(tmp_path: Path) -> None:
         ((2, 5, 8), 320, ("batch", "5", "8"))
     ] * 3
     assert [storage.formula for storage in graph.storages] == ["160*batch"] * 3
+
+
+def test_values_of_dimensions_are_said(tmp_path: Path) -> None:
+    assert counted(to_problem(read(tmp_path, SYMBOLIC, batch=2, seq=5))).endswith("; at batch = 2, seq = 5")
+    said = counted(to_problem(read(tmp_path, SYMBOLIC, seq=5)))
+    assert said.endswith("; at batch = 2 unless set (--symbol batch=…); at seq = 5")
 
 
 def test_dimensions_that_are_not_there_are_refused(tmp_path: Path) -> None:

@@ -103,15 +103,18 @@ def load_model(path: Path, options: ImportOptions) -> Graph:
     dimensions, known = _with_results(model, dimensions, {**dims, **hints})
     dims, hints = dimensions.asked(options.dims, options.hints)
     if hints:
-        return _symbolic(model, dimensions, hints, dims, path)
-    inferred, sizes = known or _at(model, dimensions, dims)
+        graph = _symbolic(model, dimensions, hints, dims, path)
+    else:
+        inferred, sizes = known or _at(model, dimensions, dims)
 
-    def plan(flatten: Flatten) -> Graph:
-        flat, layout = flatten(inferred, sizes)
-        check_selected(flat.graph, shapes_of(flat.graph, sizes), path.name)
-        return to_graph(flat, path, sizes, layout)
+        def plan(flatten: Flatten) -> Graph:
+            flat, layout = flatten(inferred, sizes)
+            check_selected(flat.graph, shapes_of(flat.graph, sizes), path.name)
+            return to_graph(flat, path, sizes, layout)
 
-    return _planned(plan, inferred, lambda: _insides_of(inferred, sizes, path.name), path.name)
+        graph = _planned(plan, inferred, lambda: _insides_of(inferred, sizes, path.name), path.name)
+    bound = ", ".join(f"{dimensions.words(name)} = {value:,}" for name, value in dims.items())
+    return replace(graph, notes=(f"at {bound}", *graph.notes)) if bound else graph
 
 
 def _check_open(model: Any, count: int, path: Path) -> None:
