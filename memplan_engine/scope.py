@@ -69,8 +69,9 @@ class Basis:
 
     @property
     def assumed_words(self) -> tuple[str, ...]:
-        """Return `assumed`, each of the `doubts` with these words."""
-        return tuple(f"{each} ({MAY_DIFFER})" if each in self.doubts else each for each in self.assumed)
+        """Return `assumed`, the `doubts` first, each with these words."""
+        doubted = (f"{each} ({MAY_DIFFER})" for each in self.assumed if each in self.doubts)
+        return (*doubted, *(each for each in self.assumed if each not in self.doubts))
 
     @property
     def remarks(self) -> tuple[str, ...]:

@@ -17,6 +17,8 @@ from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils._python_dispatch import _disable_current_modes
 
 from memplan_engine.runtime.recorder.assumed_values import Assumed
+from memplan_engine.runtime.recorder.branches import in_while, is_own
+from memplan_engine.runtime.recorder.checks import passing
 from memplan_engine.runtime.recorder.unknown_count import UnknownCount
 from memplan_engine.torch_capture.torch_fake import MOST_ELEMENTS, patched
 from memplan_engine.torch_capture.torch_source import is_users
@@ -24,7 +26,7 @@ from memplan_engine.torch_capture.training.torch_answers import unknown
 from memplan_engine.torch_capture.training.torch_values import KnownValues
 
 PLACE = "fake run"
-INHERITED = ("item", "numpy", "tensor_split", "__format__", "__index__", "__float__", "__int__")
+INHERITED = ("item", "numpy", "tensor_split", "__format__", "__index__", "__bool__", "__float__", "__int__")
 """Methods that fake tensors have from all others."""
 
 
@@ -83,6 +85,16 @@ class AskedValues:
         if self._steers(tensor) and self._is_asked(tensor, sys._getframe(2)):
             raise unknown(self.source, PLACE, f"the value of a tensor of shape {tuple(tensor.shape)}")
         return kind(torch._C.TensorBase.item(tensor))
+
+    def as_truth(self, tensor: torch.Tensor) -> bool:
+        """Return `bool(tensor)`: of what the user's own code asks for outside of a model, as of `.item()`."""
+        frame = sys._getframe(2)
+        asks = is_own(frame) and not self.assumed.within_model() and self._is_asked(tensor, frame)
+        if not asks or tensor.is_complex() or (tensor.dtype is torch.bool and passing(frame) is not None):
+            return torch._C.TensorBase.__bool__(tensor)
+        if in_while(frame):
+            raise unknown(self.source, PLACE, f"the value of a tensor of shape {tuple(tensor.shape)}")
+        return bool(self.assumed.each(tensor))
 
     def split(self, tensor: torch.Tensor, places: Any, dim: int = 0) -> Any:
         """Return `tensor.tensor_split(places, dim)`, of which C++ would read the places."""
@@ -149,7 +161,7 @@ def answering_python(values: KnownValues, assumed: Assumed, source: str) -> Iter
         *((torch, name, partial(asked.made, getattr(torch, name))) for name in ("tensor", "as_tensor")),
     ):
         answers: tuple[Callable[..., Any], ...] = (
-            *(asked.item, asked.numpy, asked.split, asked.formatted, asked.as_index),
+            *(asked.item, asked.numpy, asked.split, asked.formatted, asked.as_index, asked.as_truth),
             *(partial(asked.as_number, kind=kind) for kind in (float, int)),
         )
         for name, answer in zip(INHERITED, answers, strict=True):

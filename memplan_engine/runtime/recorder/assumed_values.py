@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from memplan_engine.runtime.recorder.branches import in_while, is_own, steers_memory
 from memplan_engine.runtime.recorder.checks import is_indexing, passing
 from memplan_engine.runtime.recorder.unknown_count import UnknownCount, UnknownNumber
 from memplan_engine.torch_capture.torch_fake import MOST_ELEMENTS
@@ -156,15 +157,25 @@ class Assumed:
                 self.note(LINE_SEARCH, doubt=True)
             return _goes_on(name, args[1])
         values = [self._number(arg, known) for arg in args[:2]]
+        frame = sys._getframe(1)
         if None in values:
+            if self.within_model() or in_while(frame) or not is_own(frame):
+                return None
+            values = [self._number(arg, known, any_float=True) for arg in args[:2]]
+            if None not in values:
+                # Said where something depends on it.
+                note = f"a number, compared {who_asks()}, as 1"
+                if steers_memory(frame):
+                    self.doubts.add(note)
+                known.assume(result, COMPARISONS[name](*values), note)
             return None
         if any(isinstance(arg, torch.Tensor) and known.of(arg) is None for arg in args[:2]):
-            self.note(f"a number, compared {who_asks()}, as 1", doubt=True)
+            self.note(f"a number, compared {who_asks()}, as 1", doubt=steers_memory(frame))
         return COMPARISONS[name](*values)
 
-    def _number(self, arg: Any, known: KnownValues) -> Any:
-        """`arg` as a number: its value where it is known, ONE of a loss or of a number that was drawn, None
-        of all else."""
+    def _number(self, arg: Any, known: KnownValues, any_float: bool = False) -> Any:
+        """`arg` as a number: its value where it is known, ONE of a loss or of a number that was drawn, or of
+        `any_float`, None of all else."""
         if not isinstance(arg, torch.Tensor):
             return arg
         if arg.dim():
@@ -173,7 +184,7 @@ class Assumed:
         if value is not None or not arg.dtype.is_floating_point:
             return value
         is_loss = arg.requires_grad and not self.within_model()
-        return ONE if is_loss or arg.untyped_storage() in self._drawn else None
+        return ONE if any_float or is_loss or arg.untyped_storage() in self._drawn else None
 
     def each(self, tensor: torch.Tensor) -> float | UnknownCount:
         """What every element of `tensor` is taken as, which a line of the user's asks for: a whole number
@@ -192,7 +203,8 @@ class Assumed:
 
     def compared(self, place: str) -> None:
         """Note that a branch depends on a number that was asked for at `place`."""
-        self.note(f"a number, asked for {place} and compared {who_asks()}, as 1", doubt=True)
+        note = f"a number, asked for {place} and compared {who_asks()}, as 1"
+        self.note(note, doubt=steers_memory(sys._getframe(1)))
 
     def _asks_of_prompts(self, frame: FrameType | None) -> bool:
         while frame is not None and not is_users(frame.f_code.co_filename):

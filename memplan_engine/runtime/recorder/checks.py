@@ -31,13 +31,13 @@ SUBSCRIPT = next((place for place, (name, _) in enumerate(_nb_ops) if name == "N
 def passing(frame: FrameType | None) -> bool | None:
     """Return what the truth that the code above `frame` asks for has to be, or an error is raised; None where
     it does not say."""
-    frame = _asking(frame)
+    frame = asking(frame)
     return None if frame is None else _checks(frame.f_code.co_filename).get(frame.f_lineno)
 
 
 def is_indexing(frame: FrameType | None) -> bool:
     """Return whether the code above `frame` is at `x[i]` or `x[i] = y`."""
-    frame = _asking(frame)
+    frame = asking(frame)
     if frame is None or frame.f_lasti < 0:
         return False
     operation, argument = frame.f_code.co_code[frame.f_lasti : frame.f_lasti + 2]
@@ -46,7 +46,7 @@ def is_indexing(frame: FrameType | None) -> bool:
     return name in INDEXING or (name == "BINARY_OP" and argument == SUBSCRIPT)
 
 
-def _asking(frame: FrameType | None) -> FrameType | None:
+def asking(frame: FrameType | None) -> FrameType | None:
     """Return the innermost frame from `frame` on that is neither ours nor a way of torch's to a mode."""
     while frame is not None and _is_plumbing(frame.f_code.co_filename):
         frame = frame.f_back
