@@ -243,7 +243,8 @@ def prepared_reuse(graph: Graph, how: Preparation) -> Reused:
 
 
 def _with_early_updates(graph: Graph, how: Preparation) -> tuple[Graph, Schedule]:
-    from memplan_engine.rewrites.early_updates import early_updates, free_gradients
+    from memplan_engine.rewrites.early_updates import early_updates
+    from memplan_engine.rewrites.held_gradients import free_gradients
 
     if how.streams is not None or how.schedule is not None:
         found = "a schedule" if how.streams is None else f"{how.streams} streams"
@@ -253,7 +254,7 @@ def _with_early_updates(graph: Graph, how: Preparation) -> tuple[Graph, Schedule
 
 
 def _reordered(graph: Graph, how: Preparation) -> Graph:
-    from memplan_engine.rewrites.early_updates import free_gradients
+    from memplan_engine.rewrites.held_gradients import free_gradients
     from memplan_engine.rewrites.order.checked import checked_reorder
 
     if how.streams is not None or how.schedule is not None:

@@ -13,8 +13,13 @@ from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.preparation import Preparation, prepare
 from memplan_engine.profile import load_of
-from memplan_engine.rewrites.early_updates import free_gradients, gradient_storages, gradients, updates_early
-from memplan_engine.rewrites.held_gradients import HeldBy, HeldGradients, held_gradients
+from memplan_engine.rewrites.held_gradients import (
+    HeldGradients,
+    free_gradients,
+    gradients,
+    held_gradients,
+    why_no_gradients,
+)
 from memplan_engine.rewrites.order.checked import check_order, checked_reorder
 from memplan_engine.rewrites.order.order_search import Tell as OrderTell
 from memplan_engine.rewrites.order.reorder import Reordered
@@ -223,20 +228,8 @@ def _left_out(name: StageName, graph: Graph, only: Sequence[str]) -> str:
     if name in LOWERING and name not in only:
         return "not asked for"
     if name is StageName.GRADIENTS and not gradients(graph):
-        return _why_no_gradients(graph)
+        return why_no_gradients(graph)
     return ""
-
-
-def _why_no_gradients(graph: Graph) -> str:
-    known = gradient_storages(graph)
-    if not known:
-        return "no training step: no op of an optimizer reads what a backward pass makes"
-    home = {tensor.name: tensor.storage for tensor in graph.tensors}
-    if known.keys() & {home[name] for name in graph.outputs}:
-        return str(HeldBy.RETURNED)
-    if updates_early(graph):
-        return "the optimizer runs in the backward pass already"
-    return "each goes with its last reader already"
 
 
 def _fixed_order(graph: Graph, schedule: Schedule, only: Sequence[str]) -> Graph:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,10 +12,11 @@ from memplan_engine.advice.situation import Situation
 from memplan_engine.advice.source_edits import edited_line
 from memplan_engine.advice.values import Candidate, CodeChange, OpChange
 from memplan_engine.advice.words import capitalised
-from memplan_engine.graph import Graph, Op
+from memplan_engine.graph import Graph, Op, Phase
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread
 from memplan_engine.profile import load_of
-from memplan_engine.rewrites.early_updates import at_once, gradients
+from memplan_engine.rewrites.early_updates import gradient_storages
+from memplan_engine.rewrites.held_gradients import gradients, held_gradients
 from memplan_engine.rewrites.reuse import Reused, Rewrite
 from memplan_engine.schedule import moved_ops
 from memplan_engine.units import count_of
@@ -23,10 +25,18 @@ from memplan_engine.what_if.edits import MOST_EDITS, Align
 PARTS = {"in_place": "in place", "concat": "concat without copies"}
 """The ways to reuse memory, with what they are called in a combination."""
 REUSE = tuple(PARTS)
-EARLY_UPDATES = (
-    "parameter.register_post_accumulate_grad_hook("
-    "lambda p: (optimizer_of[p].step(), optimizer_of[p].zero_grad()))"
-)
+_EARLY_UPDATES = """
+# once, after {optimizer} is made; {optimizer}.step() in the loop may stay, and finds no gradient
+def update(parameter):
+    {optimizer}.step()  # no other parameter has a gradient
+    parameter.grad = None
+
+for group in {optimizer}.param_groups:
+    for parameter in group["params"]:
+        if parameter.requires_grad:
+            parameter.register_post_accumulate_grad_hook(update)
+"""
+_STEP = re.compile(r"([A-Za-z_][\w.]*)\.step\(")
 
 
 def propose_reuse(situation: Situation) -> Iterator[Candidate]:
@@ -124,22 +134,47 @@ def order_change(moved: Sequence[str], options: Mapping[str, Any], note: str) ->
 
 
 def propose_early_updates(situation: Situation) -> Iterator[Candidate]:
-    """The optimizer in the backward pass, which frees each gradient early."""
+    """The optimizer in the backward pass, which frees each gradient early; where every gradient can go so and
+    one optimizer has them all to itself."""
     how, graph = situation.how, situation.graph
     if graph is None or how.early_updates or how.streams is not None or how.schedule is not None:
         return
-    if held := gradients(graph):
-        home = {tensor.name: tensor.storage for tensor in graph.tensors}
-        count = len(at_once(graph, {home[name] for name in held}))
-        yield Candidate(
-            ("early_updates",),
-            "Run the optimizer in the backward pass",
-            {"early_updates": True},
-            note=f"{count_of(count, 'parameter')} updated as soon as the gradient is complete, which is "
-            "freed: no gradient is there after the step, and gradients cannot be clipped together",
-            code=(CodeChange(None, "", (OpChange("parameters", count, EARLY_UPDATES),)),),
-            parts=("optimizer in the backward pass",),
-        )
+    held = held_gradients(graph)
+    optimizers = _optimizers(graph)
+    if not all(group.free for group in held) or len(optimizers) != 1 or not gradients(graph):
+        return
+    (group,), (optimizer,) = held, optimizers
+    if not optimizer:
+        return
+    count = len(group.tensors)
+    code = _EARLY_UPDATES.strip().format(optimizer=optimizer)
+    yield Candidate(
+        ("early_updates",),
+        "Run the optimizer in the backward pass",
+        {"early_updates": True},
+        note=f"{count_of(count, 'parameter')} updated as soon as the gradient is complete, which is "
+        "freed: no gradient is there after the step, and gradients cannot be clipped together",
+        code=(CodeChange(None, "", (OpChange("parameters", count, code),)),),
+        parts=("optimizer in the backward pass",),
+    )
+
+
+def _optimizers(graph: Graph) -> set[str]:
+    """Return what each line that reads gradients calls `step()` on, "optimizer" for a line of torch's own or
+    none; with "" where something else than an optimizer reads or changes them, as clipping by value does."""
+    home = {tensor.name: tensor.storage for tensor in graph.tensors}
+    found: set[str] = set()
+    for storage, places in gradient_storages(graph).items():
+        for op in (graph.ops[index] for index in places):
+            if op.phase is not Phase.OPTIMIZER:
+                continue
+            if storage in {home[name] for name in op.mutates}:
+                found.add("")
+            elif op.source is None or "torch/optim/" in op.source.file:
+                found.add("optimizer")
+            else:
+                found.update(_STEP.findall(op.source.code) or [""])
+    return found
 
 
 def propose_alignment(situation: Situation) -> Iterator[Candidate]:

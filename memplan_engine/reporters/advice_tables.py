@@ -153,17 +153,22 @@ def _details(number: int, suggestion: Suggestion, file: str, asked: Preparation)
 
 def code_lines(change: CodeChange) -> list[str]:
     """ "activations.py:66 in h.*.mlp.act", below it "  x.tanh_()  for 12 aten.tanh: torch.tanh(y)" for each
-    kind of op, all in one where there is one; or the line with "- " and the edited one with "+ "."""
-    ops = [op_words(each) for each in change.ops]
+    kind of op, all in one where there is one; or the line with "- " and the edited one with "+ ". Code of
+    several lines comes after what it is for."""
+    ops = [line for each in change.ops for line in op_words(each).splitlines()]
     where = f"{change.source or ''}{f' in {change.module}' if change.module else ''}".strip()
     if change.diff:
         return [where, *(f"  {line}" for line in change.diff)]
-    if len(ops) == 1 or not where:
-        return [f"{where}  {each}".strip() for each in ops]
+    if not where:
+        return ops
+    if len(ops) == 1:
+        return [f"{where}  {ops[0]}"]
     return [where, *(f"  {each}" for each in ops)]
 
 
 def op_words(change: OpChange) -> str:
     """ "x.tanh_()  for 12 aten.tanh: torch.tanh(y)"."""
     told = f": {'; '.join(change.expressions)}" if change.expressions else ""
-    return f"{change.instead}  for {change.times:,} {change.op}{told}"
+    words = f"for {change.times:,} {change.op}{told}"
+    several = "\n" in change.instead
+    return f"{words}:\n{change.instead}" if several else f"{change.instead}  {words}"

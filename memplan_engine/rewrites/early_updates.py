@@ -3,37 +3,11 @@ gradient is let go. What a hook of `register_post_accumulate_grad_hook` does."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 
 from memplan_engine.analysis.training_phases import fullest_moment
-from memplan_engine.errors import InputError
-from memplan_engine.graph import PRODUCED, Graph, Phase, Role
+from memplan_engine.graph import PRODUCED, Graph, Phase
 from memplan_engine.schedule import Schedule, check_schedule, dependencies
-
-
-def gradients(graph: Graph) -> tuple[str, ...]:
-    """A tensor of each gradient that could go with its last reader and is held all the same: among the
-    outputs or, in a recorded run, by Python. In the order of the outputs. What a step returns by itself is
-    none of them: such a storage stands among the outputs more than once. () where the optimizer runs in the
-    backward pass already."""
-    if updates_early(graph):
-        return ()
-    home = {tensor.name: tensor.storage for tensor in graph.tensors}
-    place = {op.name: index for index, op in enumerate(graph.ops)}
-    returned = Counter(home[name] for name in graph.outputs)
-    touched = gradient_storages(graph)
-    held = {
-        each.name
-        for each in graph.storages
-        if each.name in touched
-        and (returned[each.name] == 1 or place.get(each.held_by, -1) > touched[each.name][-1])
-    }
-    shown: dict[str, str] = {}
-    for name in (*graph.outputs, *home):
-        shown.setdefault(home[name], name)
-    return tuple(name for storage, name in shown.items() if storage in held)
 
 
 def gradient_spans(graph: Graph) -> dict[str, tuple[int, int]]:
@@ -86,33 +60,11 @@ def gradient_storages(graph: Graph) -> dict[str, list[int]]:
     return {storage: places for storage, places in touched.items() if storage in made & read & own}
 
 
-def free_gradients(graph: Graph) -> Graph:
-    """`graph` that does not hold its gradients: each dies with its last reader.
-
-    Raises
-    ------
-    InputError: no gradient that the optimizer reads and that the graph holds.
-    """
-    held = set(gradients(graph))
-    if not held:
-        found = "no gradient that its optimizer reads"
-        if updates_early(graph):
-            found = "an optimizer that runs in the backward pass already"
-        raise InputError(graph.name, "outputs", found, "a whole training step that returns its gradients")
-    outputs = tuple(name for name in graph.outputs if name not in held)
-    freed = {tensor.storage for tensor in graph.tensors if tensor.name in held}
-    storages = tuple(
-        replace(storage, role=Role.ACTIVATION, held_by="") if storage.name in freed else storage
-        for storage in graph.storages
-    )
-    return replace(graph, outputs=outputs, storages=storages)
-
-
 def early_updates(graph: Graph) -> Schedule:
     """One op a step, those of the optimizer as soon as what they need is there; all others keep their order.
 
-    An update waits for whoever reads the parameter before it is written, as `dependencies` says; where the
-    gradients are clipped together, all of them wait for the last one.
+    An update waits for whoever reads the parameter before it is written, as `dependencies` says; one that
+    needs several gradients waits for the last of them.
     """
     needs = dependencies(graph)
     # The op of another phase, by index, that each op waits for; the optimizer's own for nothing come with

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from memplan_engine.graph import PRODUCED, Graph, Op, Phase
+from memplan_engine.errors import InputError
+from memplan_engine.graph import PRODUCED, Graph, Op, Phase, Role
 from memplan_engine.rewrites.early_updates import at_once, gradient_spans, gradient_storages, updates_early
 from memplan_engine.schedule import dependencies
 
@@ -75,6 +76,63 @@ def held_gradients(graph: Graph) -> tuple[HeldGradients, ...]:
         )
         for key in sorted(groups, key=lambda key: order.index(key[0]))
     )
+
+
+def gradients(graph: Graph) -> tuple[str, ...]:
+    """Return a tensor of each gradient that only the order holds: among the outputs or, in a recorded run, by
+    Python beyond its last reader. In the order of the outputs.
+
+    A gradient that waits for others, or to which several backward passes add, is none of them: a hook has it
+    alone, as one pass left it. () where the optimizer runs in the backward pass already.
+    """
+    if updates_early(graph):
+        return ()
+    found = _Gradients(graph)
+    place = {op.name: index for index, op in enumerate(graph.ops)}
+    held_by = {each.name: place.get(each.held_by, -1) for each in graph.storages}
+    return tuple(
+        name
+        for storage, name in found.shown.items()
+        if storage in found.of
+        and (found.returned[storage] == 1 or held_by[storage] > found.of[storage][-1])
+        and found.reason(storage)[0] is HeldBy.ORDER
+    )
+
+
+def why_no_gradients(graph: Graph) -> str:
+    """Return why `gradients` of `graph` has none."""
+    if not gradient_storages(graph):
+        return "no training step: no op of an optimizer reads what a backward pass makes"
+    if updates_early(graph):
+        return "the optimizer runs in the backward pass already"
+    held = [group for group in held_gradients(graph) if not group.free]
+    if not held:
+        return "each goes with its last reader already"
+    op = held[0].op
+    where = f" at {op.source}" if op and op.source else ""
+    return f"{held[0].why}{f': {op.kind}{where}' if op else ''}"
+
+
+def free_gradients(graph: Graph) -> Graph:
+    """Return `graph` without holding its `gradients`: each dies with its last reader.
+
+    Raises
+    ------
+    InputError: there are none.
+    """
+    held = set(gradients(graph))
+    if not held:
+        expected = "a whole training step that returns its gradients, each with an update that needs no other"
+        if any(group.why is HeldBy.TOGETHER for group in held_gradients(graph)):
+            expected = "updates that need one gradient each: not clipped together, and with foreach=False"
+        raise InputError(graph.name, "gradients", why_no_gradients(graph), expected)
+    outputs = tuple(name for name in graph.outputs if name not in held)
+    freed = {tensor.storage for tensor in graph.tensors if tensor.name in held}
+    storages = tuple(
+        replace(storage, role=Role.ACTIVATION, held_by="") if storage.name in freed else storage
+        for storage in graph.storages
+    )
+    return replace(graph, outputs=outputs, storages=storages)
 
 
 class _Gradients:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import shlex
+import textwrap
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
 from memplan_engine import load, validate_plan
 from memplan_engine.files import write
 from tests.advice.test_advise import joined, layers
 from tests.advice.test_smaller_tensors import floats
 from tests.formats.onnx_models import model, node, value
+from tests.rewrites.test_early_updates import network
 from tests.support.waiting import HANG_SECONDS
 
 GPT2 = Path(__file__).resolve().parents[2] / "example_graphs" / "gpt2.json"
@@ -151,7 +155,10 @@ def test_no_suggestion_says_why(memplan, net):
         (["one.json", "--seconds", "0"], "--seconds: found 0, expected more than 0, and 1e+09 at most"),
         (["one.json", "--capacity", "much"], "--capacity: found 'much', expected bytes below 2^63"),
         (["list.csv", "--early-updates"], "list.csv: early updates: found switched on, expected a graph"),
-        (["one.json", "--early-updates"], "one.json: outputs: found no gradient that its optimizer reads"),
+        (
+            ["one.json", "--early-updates"],
+            "one.json: gradients: found no training step: no op of an optimizer",
+        ),
     ],
 )
 def test_bad_input_is_one_line(memplan, net, arguments, message):
@@ -159,3 +166,32 @@ def test_bad_input_is_one_line(memplan, net, arguments, message):
     assert (code, out) == (2, "")
     assert err.startswith(f"memplan: {message}")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [("suggest",), ("fit", "--only", "gradients")])
+def test_the_printed_hooks_run_and_take_the_same_steps_bit_by_bit(memplan, tmp_path, command):
+    write(network(optimizer="adam"), tmp_path / "step.json")
+    code, out, err = memplan(command[0], "step.json", *command[1:], *PATIENT)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    begin = next(at for at, line in enumerate(lines) if "# once, after optimizer is made" in line)
+    end = next(at for at, line in enumerate(lines) if "register_post_accumulate_grad_hook" in line)
+    printed = textwrap.dedent("\n".join(lines[begin : end + 1]))
+
+    def trained(hooks):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+        optimizer = torch.optim.Adam(model.parameters(), 0.1)
+        exec(hooks, {"optimizer": optimizer})
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+        before = model[0].weight.detach().clone()
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.rand(4, 8)).square().mean().backward()
+            assert all((each.grad is None) is bool(hooks) for each in model.parameters())
+            optimizer.step()
+            schedule.step()
+        assert not torch.equal(before, model[0].weight)
+        return model.parameters()
+
+    assert all(map(torch.equal, trained(""), trained(printed)))

@@ -13,8 +13,7 @@ from memplan_engine.advice.fit_stages import LOWERING, StageName, stages_for
 from memplan_engine.analysis.training_phases import saved_storages
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Op, Phase, Role, Source, Storage, Tensor
-from memplan_engine.rewrites.early_updates import free_gradients, gradients
-from memplan_engine.rewrites.held_gradients import HeldBy, held_gradients
+from memplan_engine.rewrites.held_gradients import HeldBy, free_gradients, gradients, held_gradients
 
 BYTES = {"v": 4, "w": 4, "x": 4, "loss": 4, "dv": 8, "dw": 16, "both": 4}
 TRAIN = Source("train.py", 9, "clip(model)")
@@ -62,6 +61,22 @@ def test_an_op_that_reads_both_holds_both_and_is_named_with_its_line() -> None:
     # The update of w does not wait for the clipping, which reads the gradient of w all the same.
     graph = step(clip(), update("v", "both"), update("w"))
     assert told(graph) == [(HeldBy.TOGETHER, ("dv", "dw"), 24, "clip")]
+
+
+def test_gradients_that_wait_for_each_other_are_not_freed_early() -> None:
+    graph = step(clip(), update("v", "both"), update("w", "both"))
+    assert gradients(graph) == ()
+    with pytest.raises(InputError) as refused:
+        free_gradients(graph)
+    assert str(refused.value) == (
+        "hand: gradients: found one op needs all of them: stack at train.py:9, "
+        "expected updates that need one gradient each: not clipped together, and with foreach=False"
+    )
+    # Read by the norm of both, but not updated with it: the gradients have to wait all the same.
+    assert gradients(step(clip(), update("v"), update("w"))) == ()
+    # The update of w alone waits for both.
+    alone = Op("alone", "norm", ("dv",), ("both",), phase=Phase.OPTIMIZER)
+    assert free_gradients(step(alone, update("w", "both"), update("v"))).outputs == ("loss", "dw")
 
 
 def test_a_gradient_that_waits_for_no_other_goes_while_the_others_are_held() -> None:
