@@ -141,12 +141,12 @@ def propose_early_updates(situation: Situation) -> Iterator[Candidate]:
         return
     held = held_gradients(graph)
     optimizers = _optimizers(graph)
-    if not all(group.free for group in held) or len(optimizers) != 1 or not gradients(graph):
+    if not all(group.free_by_hooks for group in held) or len(optimizers) != 1 or not gradients(graph):
         return
-    (group,), (optimizer,) = held, optimizers
+    (optimizer,) = optimizers
     if not optimizer:
         return
-    count = len(group.tensors)
+    count = sum(len(group.tensors) for group in held)
     code = _EARLY_UPDATES.strip().format(optimizer=optimizer)
     yield Candidate(
         ("early_updates",),

@@ -13,6 +13,9 @@ from memplan_engine.graph import PRODUCED, Graph, Op, Phase, Role
 from memplan_engine.rewrites.early_updates import at_once, gradient_spans, gradient_storages, updates_early
 from memplan_engine.schedule import dependencies
 
+OVER_ALL = {"_foreach_norm", "_foreach_powsum", "_foreach_max"}
+"""Operators on lists of tensors that make numbers of them, to be added up over all."""
+
 
 class HeldBy(StrEnum):
     """What holds gradients: nothing but the order, in which the optimizer comes last; one op that needs them
@@ -43,6 +46,11 @@ class HeldGradients:
     def free(self) -> bool:
         """Whether each can go as soon as its own update has run."""
         return self.why is HeldBy.ORDER
+
+    @property
+    def free_by_hooks(self) -> bool:
+        """Return whether a hook of each parameter can update it and let its gradient go."""
+        return _free_by_hooks(self.why, self.op)
 
 
 def held_gradients(graph: Graph) -> tuple[HeldGradients, ...]:
@@ -83,7 +91,8 @@ def gradients(graph: Graph) -> tuple[str, ...]:
     Python beyond its last reader. In the order of the outputs.
 
     A gradient that waits for others, or to which several backward passes add, is none of them: a hook has it
-    alone, as one pass left it. () where the optimizer runs in the backward pass already.
+    alone, as one pass left it. An update of many parameters in one call does not wait: hooks call it for each
+    alone. () where the optimizer runs in the backward pass already.
     """
     if updates_early(graph):
         return ()
@@ -95,8 +104,18 @@ def gradients(graph: Graph) -> tuple[str, ...]:
         for storage, name in found.shown.items()
         if storage in found.of
         and (found.returned[storage] == 1 or held_by[storage] > found.of[storage][-1])
-        and found.reason(storage)[0] is HeldBy.ORDER
+        and _free_by_hooks(*found.reason(storage))
     )
+
+
+def _free_by_hooks(why: HeldBy, op: Op | None) -> bool:
+    return why is HeldBy.ORDER or (why is HeldBy.TOGETHER and op is not None and _is_many_at_once(op))
+
+
+def _is_many_at_once(op: Op) -> bool:
+    """Return whether `op` does for each of many tensors what it would do for that one alone."""
+    name = op.kind.removeprefix("aten.")
+    return name.startswith(("_foreach_", "_fused_")) and name not in OVER_ALL
 
 
 def why_no_gradients(graph: Graph) -> str:
@@ -105,7 +124,7 @@ def why_no_gradients(graph: Graph) -> str:
         return "no training step: no op of an optimizer reads what a backward pass makes"
     if updates_early(graph):
         return "the optimizer runs in the backward pass already"
-    held = [group for group in held_gradients(graph) if not group.free]
+    held = [group for group in held_gradients(graph) if not group.free_by_hooks]
     if not held:
         return "each goes with its last reader already"
     op = held[0].op
@@ -124,7 +143,7 @@ def free_gradients(graph: Graph) -> Graph:
     if not held:
         expected = "a whole training step that returns its gradients, each with an update that needs no other"
         if any(group.why is HeldBy.TOGETHER for group in held_gradients(graph)):
-            expected = "updates that need one gradient each: not clipped together, and with foreach=False"
+            expected = "updates that need one gradient each, not clipped together"
         raise InputError(graph.name, "gradients", why_no_gradients(graph), expected)
     outputs = tuple(name for name in graph.outputs if name not in held)
     freed = {tensor.storage for tensor in graph.tensors if tensor.name in held}

@@ -152,7 +152,7 @@ def clip(model: nn.Module, foreach: bool) -> None:
         (plain, True, 1),
         # Each parameter is updated by itself, but two optimizers have them.
         (lambda: plain(optimizers=2), True, 0),
-        (lambda: plain(foreach=True), False, 0),
+        (lambda: plain(foreach=True), True, 1),
         (lambda: changed(lambda model: clip(model, foreach=False)), False, 0),
         (lambda: changed(lambda model: clip(model, foreach=True)), False, 0),
         # A hook that runs step() alone would leave it out.
