@@ -309,7 +309,7 @@ def test_what_goes_wrong_in_the_other_process_is_one_line_here() -> None:
     assert "\n" not in str(error.value)
 
     def asks() -> None:
-        if torch.rand(4, device="cuda").sum() > 1:
+        while torch.rand(4, device="cuda").sum() > 1:
             pass
 
     with pytest.raises(InputError, match=r"test_fake_cuda\.py.*which is not known"):

@@ -137,7 +137,7 @@ ONE_RANK = (
             "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n",
             "the process was ended by SIGKILL .the machine ran out of memory, perhaps.$",
         ),
-        ("import torch\nif torch.rand(2).sum() > 1: pass\n", "train.py:2, which is not known"),
+        ("import torch\nwhile torch.rand(2).sum() > 1: pass\n", "train.py:2, which is not known"),
         ("import torch\ntorch.rand(4)[torch.rand(4) > 0.5]\n", "depends on values.*train.py:2"),
         ("def f(:\n", "train.py: line 1: found SyntaxError: invalid syntax, expected what Python can read"),
         (
