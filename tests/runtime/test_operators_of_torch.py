@@ -100,7 +100,7 @@ def predicted(called: Any, args: Any) -> tuple[int, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("gradients", [False, True])
 def test_every_operator_holds_what_it_holds_in_a_real_run(operators: list[Any], gradients: bool) -> None:
