@@ -50,8 +50,14 @@ class AskedValues:
         counts = _is_whole(tensor) and not self.assumed.within_model()
         # Above: the method of the class, and who has called it.
         if (counts or tensor.is_floating_point()) and self._is_asked(tensor, sys._getframe(2)):
-            return self.assumed.each(tensor)
+            return self._number(tensor)
         return torch._C.TensorBase.item(tensor)
+
+    def _number(self, tensor: torch.Tensor) -> Any:
+        if tensor.is_floating_point():
+            # An operator, at which the host waits for the device.
+            torch._C.TensorBase.item(tensor)
+        return self.assumed.each(tensor)
 
     def formatted(self, tensor: torch.Tensor, form: str) -> str:
         """Return `f"{tensor:form}"`: that of a number, or, of an unknown one without a form, of a tensor."""
@@ -94,7 +100,7 @@ class AskedValues:
             return torch._C.TensorBase.__bool__(tensor)
         if in_while(frame):
             raise unknown(self.source, PLACE, f"the value of a tensor of shape {tuple(tensor.shape)}")
-        return bool(self.assumed.each(tensor))
+        return bool(self._number(tensor))
 
     def split(self, tensor: torch.Tensor, places: Any, dim: int = 0) -> Any:
         """Return `tensor.tensor_split(places, dim)`, of which C++ would read the places."""
