@@ -101,9 +101,11 @@ def test_each_stage_of_a_saved_program_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"clip_grad_norm": 1.0}, {"accumulate": 2}, {"foreach": True}])
 def test_each_stage_of_a_training_step_runs(options: dict[str, Any]) -> None:
+    """Gradients that are clipped together, or to which a second pass adds, cannot go one by one."""
     x = torch.rand(4, 32)
     program = load_step(Small(), (x,), optimizer="adam", loss=square, **options)
-    check_stages(program, (x,), ["captured", "in_place", "reorder", "gradients"])
+    last = [] if options.keys() & {"clip_grad_norm", "accumulate"} else ["gradients"]
+    check_stages(program, (x,), ["captured", "in_place", "reorder", *last])
 
 
 def test_freed_gradients_are_not_returned_and_the_others_are() -> None:

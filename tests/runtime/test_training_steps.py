@@ -10,7 +10,7 @@ from torch import nn
 
 from memplan_engine.recordings.observed_flow import flow_peak, state_bytes
 from memplan_engine.runtime.recorder.fake_run import observe_whole
-from tests.runtime.test_fake_habits import Kept, Lives, kept_storages, measured
+from tests.runtime.test_fake_habits import Kept, Lives, kept_storages, measured, measured_whole
 
 STEPS = 3
 
@@ -129,7 +129,6 @@ def recorded(case: Any) -> Any:
         (adversaries, 3),
         (critic_more_often, 5),
         (one_around_another, 3),
-        (a_new_one_each_time, 3),
         (accumulated, 3),
     ],
     ids=lambda each: getattr(each, "__name__", None),
@@ -145,6 +144,12 @@ def test_steps_of_several_optimizers_hold_what_real_ones_do(case: Any, steps: in
     assert flow.steps == steps
     assert flow_peak(flow)[0] == measured(case)
     assert state_bytes(flow) == state
+
+
+def test_state_that_takes_the_place_of_older_state_is_counted_once() -> None:
+    flow = recorded(a_new_one_each_time)
+    assert flow.steps == 3
+    assert flow_peak(flow)[0] + state_bytes(flow) == measured_whole(a_new_one_each_time)
 
 
 def test_an_optimizer_that_never_steps_is_named() -> None:
